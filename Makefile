@@ -1,0 +1,35 @@
+# Each target creates the environment that it needs; nothing else has to be installed first.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test check bench clean
+
+$(VENV)/.user: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $(VENV)/.user $@
+
+demo: $(VENV)/.user  ## track a drifting stream with every scheme; writes a figure
+	$(BIN)/driftls demo --out demo
+
+test: $(VENV)/.dev  ## every test, docstring, README and tutorial
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev  ## style, types, import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev  ## the figures of docs/benchmarks.md, as ratios within one run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check river
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) demo

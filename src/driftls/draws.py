@@ -1,0 +1,88 @@
+"""The tape of uniforms from which i_n is drawn.
+
+A kernel never sees a random generator: it reads numbers that were drawn ahead, in order, each of them once. So the
+size of a block never changes a result, and what was drawn but not yet read is saved with the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls.errors import CorruptFileError
+
+__all__ = ["Draws", "Seed"]
+
+Seed = int | None | np.random.SeedSequence | np.random.Generator
+TAPE = 8192
+
+
+class Draws:
+    """A reproducible, saveable stream of uniforms on [0, 1).
+
+    Examples
+    --------
+    >>> a, b = Draws(7), Draws(7)
+    >>> bool((np.concatenate([a.take(3), a.take(9)]) == b.take(12)).all())
+    True
+    """
+
+    def __init__(self, seed: Seed = None, size: int = TAPE) -> None:
+        self.generator = np.random.default_rng(seed)
+        self.tape: NDArray[np.float64] = np.empty(size)
+        self.cursor = np.array([size], dtype=np.int64)  # everything read: the first use fills the tape
+
+    def ready(self, count: int) -> int:
+        """Have at least `count` (at most the tape's size) uniforms ahead of the cursor; returns how many there are."""
+        at, size = int(self.cursor[0]), self.tape.size
+        left = size - at
+        if left < count:
+            self.tape[:left] = self.tape[at:].copy()
+            self.generator.random(out=self.tape[left:])
+            self.cursor[0] = 0
+            left = size
+        return left
+
+    def take(self, count: int) -> NDArray[np.float64]:
+        """The next `count` uniforms."""
+        out = np.empty(count)
+        done = 0
+        while done < count:
+            piece = min(count - done, self.tape.size)
+            self.ready(piece)
+            at = int(self.cursor[0])
+            out[done : done + piece] = self.tape[at : at + piece]
+            self.cursor[0] += piece
+            done += piece
+        return out
+
+    def unread(self) -> NDArray[np.float64]:
+        """What was drawn and not yet read: part of the state."""
+        return self.tape[int(self.cursor[0]) :].copy()
+
+    def header(self) -> dict[str, Any]:
+        """The generator's state, for a file (with `unread`)."""
+        state: dict[str, Any] = _plain(self.generator.bit_generator.state)
+        return state
+
+    def restore(self, header: dict[str, Any], unread: NDArray[np.float64]) -> None:
+        """Go on where the saved stream stood."""
+        kind = getattr(np.random, str(header.get("bit_generator")), None)
+        if kind is None or unread.size > self.tape.size:
+            raise CorruptFileError(f"the random state names an unknown generator: {header.get('bit_generator')!r}.")
+        bits = kind()
+        bits.state = header
+        self.generator = np.random.Generator(bits)
+        self.tape[self.tape.size - unread.size :] = unread
+        self.cursor[0] = self.tape.size - unread.size
+
+
+def _plain(value: Any) -> Any:
+    """The same, of types that JSON has."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,334 @@
+"""What was observed: the rows that a tracker draws from.
+
+`Growing` keeps all of them in memory, `Mapped` on disk; `Reservoir` keeps a bounded sample that is uniform over all
+rows seen, `Window` the newest ones. A history is dense or sparse as the first rows are, and serves one tracker.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
+
+from driftls.errors import FileFormatError, NewerFileError, SettingsError
+from driftls.kernels.frames import Array
+from driftls.kernels.rows import DenseRows, SparseRows
+from driftls.kernels.track import BOOK, CAPACITY, GROWING, HELD, KIND, NOTHING, RESERVOIR, SEEN, USED, WINDOW
+
+__all__ = ["Growing", "History", "Mapped", "Reservoir", "Window"]
+
+FIRST_BYTES = 1 << 16
+
+
+class History:
+    """The base: arrays that are filled by the kernels and grow when asked to."""
+
+    kind: ClassVar[int] = NOTHING
+    evicts: ClassVar[bool] = False
+
+    def __init__(self, *, dtype: DTypeLike = np.float64) -> None:
+        self.dtype = np.dtype(dtype)
+        if self.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
+            raise SettingsError(f"dtype must be float64 or float32, got {self.dtype}.")
+        self.capacity: int | None = None
+        self.rows: DenseRows | SparseRows | None = None
+        self.book: NDArray[np.int64] = np.zeros(BOOK, dtype=np.int64)
+
+    def __len__(self) -> int:
+        """Rows held now."""
+        return int(self.book[HELD])
+
+    @property
+    def seen(self) -> int:
+        """Rows that ever came."""
+        return int(self.book[SEEN])
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are kept sparse; decided by the first rows."""
+        return isinstance(self.rows, SparseRows)
+
+    def open(self, dim: int, sparse: bool) -> None:
+        """Make room for rows of this dimension and kind; once, by the tracker that owns the history."""
+        if self.rows is not None:
+            raise SettingsError("a history serves one tracker. Give each tracker a history of its own.")
+        self.dim = dim
+        self.book[KIND] = self.kind
+        first = self.capacity or max(16, FIRST_BYTES // (self.dtype.itemsize * (1 if sparse else dim)))
+        self._allocate(first, 16 * first if sparse else 0, sparse)
+
+    def _new(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        return np.empty(shape, dtype=dtype)
+
+    def _grown(self, name: str, old: Array, length: int) -> Array:
+        new = self._new(name, (length, *old.shape[1:]), old.dtype)
+        new[: len(old)] = old
+        return new
+
+    def _allocate(self, length: int, arena: int, sparse: bool) -> None:
+        y = self._new("y", (length,), np.float64)
+        if sparse:
+            self.rows = SparseRows(
+                self._new("start", (length,), np.int64),
+                self._new("stop", (length,), np.int64),
+                self._new("indices", (arena,), np.int32),
+                self._new("values", (arena,), self.dtype),
+                y,
+            )
+        else:
+            self.rows = DenseRows(self._new("X", (length, self.dim), self.dtype), y)
+        self.book[CAPACITY] = length
+
+    def reserve(self, count: int, nnz: int) -> bool:
+        """Make room for `count` more rows with `nnz` entries in all; True if arrays moved."""
+        moved, rows = False, self.rows
+        assert rows is not None
+        if self.capacity is None and self.book[HELD] + count > self.book[CAPACITY]:
+            length = max(int(self.book[HELD]) + count, 2 * int(self.book[CAPACITY]))
+            per_row = {"X", "y", "start", "stop"} & set(rows._fields)
+            rows = rows._replace(**{name: self._grown(name, getattr(rows, name), length) for name in per_row})
+            self.book[CAPACITY] = length
+            moved = True
+        if isinstance(rows, SparseRows) and self.book[USED] + nnz > rows.indices.size:
+            rows = self._arena(rows, nnz)
+            moved = True
+        self.rows = rows
+        return moved
+
+    def _arena(self, rows: SparseRows, nnz: int) -> SparseRows:
+        """More room for sparse entries; where rows are overwritten, what they left behind is cleared out first."""
+        if self.evicts:
+            held = len(self)
+            start, index, value = self._packed(rows)
+            rows.start[:held], rows.stop[:held] = start[:-1], start[1:]
+            rows = rows._replace(indices=index, values=value)
+            self.book[USED] = index.size
+        length = max(int(self.book[USED]) + nnz, 2 * int(self.book[USED]))
+        return rows._replace(
+            indices=self._grown("indices", rows.indices, length), values=self._grown("values", rows.values, length)
+        )
+
+    def _packed(self, rows: SparseRows) -> tuple[NDArray[np.int64], Array, Array]:
+        """Starts, indices and values of the held rows, slot after slot, without gaps."""
+        held = len(self)
+        lengths = rows.stop[:held] - rows.start[:held]
+        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        where = np.repeat(rows.start[:held] - start[:-1], lengths) + np.arange(start[-1])
+        return start, rows.indices[where], rows.values[where]
+
+    def matrix(self, first: int = 0) -> tuple[Any, NDArray[np.float64]]:
+        """X (an array, or CSR) and y of the held rows from slot `first` on."""
+        rows, held = self.rows, len(self)
+        if rows is None:
+            return np.empty((0, 0)), np.empty(0)
+        if isinstance(rows, DenseRows):
+            return rows.X[first:held], rows.y[first:held]
+        start, index, value = self._packed(rows)
+        X = sp.csr_array((value, index, start), shape=(held, self.dim))
+        return X[first:], rows.y[first:held]
+
+    def header(self) -> dict[str, Any]:
+        """Settings and counters, for a file."""
+        return {
+            "kind": type(self).__name__,
+            "capacity": self.capacity,
+            "dtype": self.dtype.name,
+            "sparse": self.sparse,
+            "open": self.rows is not None,
+            "book": [int(entry) for entry in self.book],
+        }
+
+    def arrays(self) -> dict[str, Array]:
+        """The rows, for a file."""
+        rows, held = self.rows, len(self)
+        if rows is None:
+            return {}
+        if isinstance(rows, DenseRows):
+            return {"X": rows.X[:held], "y": rows.y[:held]}
+        start, index, value = self._packed(rows)
+        return {"start": start, "indices": index, "values": value, "y": rows.y[:held]}
+
+    def restore(self, dim: int, header: dict[str, Any], arrays: dict[str, Array]) -> None:
+        """Fill a new history with what was saved."""
+        if not header["open"]:
+            return
+        self.open(dim, header["sparse"])
+        held = header["book"][HELD]
+        self.reserve(held, arrays["indices"].size if header["sparse"] else 0)
+        self.book[SEEN : USED + 1] = header["book"][SEEN : USED + 1]
+        self.book[HELD] = held
+        rows = self.rows
+        if isinstance(rows, DenseRows):
+            rows.X[:held] = arrays["X"]
+        elif rows is not None:
+            rows.start[:held], rows.stop[:held] = arrays["start"][:-1], arrays["start"][1:]
+            used = arrays["indices"].size
+            rows.indices[:used], rows.values[:used] = arrays["indices"], arrays["values"]
+            self.book[USED] = used
+        if rows is not None:
+            rows.y[:held] = arrays["y"]
+
+
+class Growing(History):
+    """All rows, in memory: 8 d bytes a dense row (4 d as float32), 12 nnz a sparse one."""
+
+    kind = GROWING
+
+
+class _Bounded(History):
+    evicts = True
+
+    def __init__(self, capacity: int, *, dtype: DTypeLike = np.float64) -> None:
+        super().__init__(dtype=dtype)
+        if capacity < 1:
+            raise SettingsError(f"capacity must be at least 1 row, got {capacity}.")
+        self.capacity = int(capacity)
+
+
+class Reservoir(_Bounded):
+    """At most `capacity` rows, a uniform sample of all that were seen."""
+
+    kind = RESERVOIR
+
+
+class Window(_Bounded):
+    """The newest `capacity` rows: what is older is forgotten."""
+
+    kind = WINDOW
+
+
+class Mapped(History):
+    """All rows, in files below the folder `path`: larger than memory, and still there after a restart.
+
+    The folder belongs to one tracker at a time. `Tracker.save` keeps its name, not its rows; `Tracker.load` opens it
+    again and drops rows that came after the save. `Mapped.read(path)` gives the rows to anyone.
+    """
+
+    kind = GROWING
+    VERSION: ClassVar[int] = 1
+
+    def __init__(self, path: str | os.PathLike[str], *, dtype: DTypeLike = np.float64) -> None:
+        super().__init__(dtype=dtype)
+        self.path = Path(path)
+        self._lock: Any = None
+
+    def open(self, dim: int, sparse: bool) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._take()
+        if self._settings() is not None:
+            raise SettingsError(
+                f"{self.path} already holds rows. Load the tracker that was saved with them, choose another folder, "
+                "or learn them anew: X, y = Mapped.read(path); tracker.partial_fit(X, y)."
+            )
+        self.book = self._new("book", (BOOK,), np.int64)
+        self.book[:] = 0
+        super().open(dim, sparse)
+        settings = {"version": self.VERSION, "dim": dim, "sparse": sparse, "dtype": self.dtype.name}
+        part = self.path / ".history.json.part"
+        part.write_text(json.dumps(settings))
+        part.replace(self.path / "history.json")
+
+    def _take(self) -> None:
+        """One owner at a time: the lock ends with the process, however it ends."""
+        self._lock = open(self.path / "lock", "a")  # noqa: SIM115  (held as long as the history)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SettingsError(f"{self.path} is in use by another tracker. Close that one first.") from None
+
+    def close(self) -> None:
+        """Write everything to disk and let go of the folder."""
+        self.flush()
+        self.rows = None
+        self.book = self.book.copy()
+        if self._lock is not None:
+            self._lock.close()
+
+    def flush(self) -> None:
+        """Have the operating system write everything to disk now: rows first, then their count."""
+        for array in (*(self.rows or ()), self.book):
+            if isinstance(array, np.memmap):
+                array.flush()
+
+    def _settings(self) -> dict[str, Any] | None:
+        file = self.path / "history.json"
+        if not file.exists():
+            return None
+        settings: dict[str, Any] = json.loads(file.read_text())
+        if settings["version"] > self.VERSION:
+            raise NewerFileError(f"{file}: version {settings['version']}, but this driftls reads {self.VERSION}.")
+        return settings
+
+    def _new(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        file = self.path / name
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        with open(file, "a+b") as handle:
+            handle.truncate(max(size, 8))
+        return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
+
+    def _grown(self, name: str, old: Array, length: int) -> Array:
+        return self._new(name, (length, *old.shape[1:]), old.dtype)  # the file keeps what it had
+
+    def header(self) -> dict[str, Any]:
+        self.flush()
+        return {**super().header(), "path": str(self.path.resolve())}
+
+    def arrays(self) -> dict[str, Array]:
+        return {}
+
+    def restore(self, dim: int, header: dict[str, Any], arrays: dict[str, Array]) -> None:
+        if header["open"]:
+            self._take()
+            self._reopen()
+            if self.book[HELD] < header["book"][HELD]:
+                raise FileFormatError(
+                    f"{self.path} holds {self.book[HELD]} rows, but the tracker was saved with "
+                    f"{header['book'][HELD]}. Restore the folder from a copy."
+                )
+            self.book[HELD : USED + 1] = header["book"][HELD : USED + 1]
+
+    def _reopen(self) -> None:
+        settings = self._settings()
+        if settings is None:
+            raise FileFormatError(f"{self.path} holds no rows: history.json is missing. Check the folder's name.")
+        self.dim, self.dtype = settings["dim"], np.dtype(settings["dtype"])
+        self.book = np.memmap(self.path / "book", dtype=np.int64, mode="r+", shape=(BOOK,))
+        length = (self.path / "y").stat().st_size // 8
+        arena = (self.path / "indices").stat().st_size // 4 if settings["sparse"] else 0
+        self._allocate(length, arena, settings["sparse"])
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> tuple[Any, NDArray[np.float64]]:
+        """X and y of a folder's rows, mapped (dense) or in memory (CSR)."""
+        history = cls(path)
+        history._reopen()
+        return history.matrix()
+
+
+def describe(history: History | None) -> str:
+    """A history, as a person would type it."""
+    if history is None:
+        return "None"
+    inside = (
+        str(history.capacity) if history.capacity else repr(str(history.path)) if isinstance(history, Mapped) else ""
+    )
+    return f"{type(history).__name__}({inside})"
+
+
+KINDS: dict[str, type[History]] = {kind.__name__: kind for kind in (Growing, Reservoir, Window, Mapped)}
+
+
+def from_header(header: dict[str, Any]) -> History:
+    """An empty history with the settings that `header` wrote down."""
+    kind, dtype = KINDS[header["kind"]], header["dtype"]
+    if kind is Mapped:
+        return Mapped(header["path"], dtype=dtype)
+    if issubclass(kind, _Bounded):
+        return kind(header["capacity"], dtype=dtype)
+    return kind(dtype=dtype)

@@ -1,0 +1,99 @@
+"""Gauss-Southwell coordinate descent on the normal equations: no step size, no draws, d^2 memory."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from driftls.kernels.compile import kernel
+from driftls.kernels.frames import Matrix, Vector
+from driftls.kernels.rows import begin, end, index, row_axpy, row_dot, row_rank_one, value
+
+THETA, RESIDUAL, DIAGONAL = 0, 1, 2
+SCALE, RIDGE, DISCOUNT = 0, 1, 2
+SCALARS = 3
+SMALLEST_SCALE = 1e-100
+
+
+class CDState(NamedTuple):
+    """coords: theta, residual b - (A + ridge I) theta, diagonal of gram; A = scale gram, so that forgetting is O(1)."""
+
+    coords: Matrix
+    scalars: Vector
+    gram: Matrix
+
+
+@kernel
+def gram_add(state: CDState, rows: Any, i: int, weight: float) -> None:
+    """A += weight x_i x_i', and the kept diagonal with it"""
+    inside = weight / state.scalars[SCALE]
+    row_rank_one(rows, i, inside, state.gram)
+    for p in range(begin(rows, i), end(rows, i)):
+        x = value(rows, i, p)
+        state.coords[DIAGONAL, index(rows, i, p)] += inside * x * x
+
+
+@kernel
+def cd_enter(state: CDState, rows: Any, i: int, m: int, ridge: float) -> None:
+    """A <- rho A + x x', b <- rho b + y x, the ridge to its new total; the residual stays exact in O(d)"""
+    coords, scalars = state.coords, state.scalars
+    rho = scalars[DISCOUNT]
+    if rho < 1.0:
+        forgotten = (1.0 - rho) * scalars[RIDGE]  # the ridge is not discounted
+        for j in range(coords.shape[1]):
+            coords[RESIDUAL, j] = rho * coords[RESIDUAL, j] - forgotten * coords[THETA, j]
+        scalars[SCALE] *= rho
+        if scalars[SCALE] < SMALLEST_SCALE:
+            for j in range(coords.shape[1]):
+                coords[DIAGONAL, j] *= scalars[SCALE]
+                for k in range(coords.shape[1]):
+                    state.gram[j, k] *= scalars[SCALE]
+            scalars[SCALE] = 1.0
+    row_axpy(rows, i, rows.y[i] - row_dot(rows, i, coords, THETA), coords, RESIDUAL)
+    gram_add(state, rows, i, 1.0)
+    change = ridge - scalars[RIDGE]
+    if change != 0.0:
+        for j in range(coords.shape[1]):
+            coords[RESIDUAL, j] -= change * coords[THETA, j]
+        scalars[RIDGE] = ridge
+
+
+@kernel
+def cd_forget(state: CDState, rows: Any, i: int, m: int) -> None:
+    """A -= x x', b -= y x"""
+    coords = state.coords
+    row_axpy(rows, i, row_dot(rows, i, coords, THETA) - rows.y[i], coords, RESIDUAL)
+    gram_add(state, rows, i, -1.0)
+
+
+@kernel
+def cd_step(state: CDState, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
+    """j = argmax r_j^2/A_jj;  delta = r_j/A_jj;  theta_j += delta;  r -= delta A_j"""
+    coords, scalars = state.coords, state.scalars
+    scale, ridge = scalars[SCALE], scalars[RIDGE]
+    best, gain = -1, 0.0
+    for j in range(coords.shape[1]):
+        r = coords[RESIDUAL, j]
+        diagonal = scale * coords[DIAGONAL, j] + ridge
+        if r * r > gain * diagonal and diagonal > 0.0:  # the first of equals
+            best, gain = j, r * r / diagonal
+    if best >= 0:
+        delta = coords[RESIDUAL, best] / (scale * coords[DIAGONAL, best] + ridge)
+        coords[THETA, best] += delta
+        line = state.gram[best]
+        for j in range(coords.shape[1]):
+            coords[RESIDUAL, j] -= delta * scale * line[j]
+        coords[RESIDUAL, best] -= delta * ridge
+    return 0.0
+
+
+@kernel
+def cd_dot(state: CDState, rows: Any, i: int) -> float:
+    """theta . x_i"""
+    return row_dot(rows, i, state.coords, THETA)
+
+
+@kernel
+def cd_read(state: CDState, out: Vector) -> None:
+    """out = theta"""
+    for j in range(out.size):
+        out[j] = state.coords[THETA, j]

@@ -1,0 +1,141 @@
+"""How a kernel is compiled, cached and chosen by type.
+
+`kernel` is the one decorator of all compiled code. Its disk cache lives under a digest of *every* file of this
+folder: a leaf may be edited in one file and be inlined into a caller of another, and a cache that looked at the
+caller's file alone would go on serving the old answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.extending import intrinsic, overload
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Reductions vectorise only if sums may be reordered; NaN and infinity keep their meaning, since we test for them.
+OPTIONS = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy"}
+JIT = not config.DISABLE_JIT
+
+
+def cache_root() -> Path:
+    """Where compiled kernels are kept: DRIFTLS_CACHE_DIR, or the user's cache folder."""
+    chosen = os.environ.get("DRIFTLS_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "driftls"
+
+
+def source_digest() -> str:
+    """A digest of every kernel source file: it changes when any of them does."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+DIGEST = source_digest()
+
+
+class _Locator(_CacheLocator):  # type: ignore[misc]
+    """Puts the cache of a kernel under the digest of all kernels, and of its own file where it lives elsewhere."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        self._line = py_func.__code__.co_firstlineno
+        path = Path(py_file)
+        self._stamp = DIGEST
+        if path.parent != Path(__file__).parent and path.exists():
+            self._stamp += hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+    def get_cache_path(self) -> str:
+        return str(cache_root() / "kernels" / DIGEST)
+
+    def get_source_stamp(self) -> str:
+        return self._stamp
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Locator:
+        return cls(py_func, py_file)
+
+
+class _CacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Locator,)
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _CacheImpl
+
+
+def kernel(function: Function) -> Function:
+    """Compile `function` on first use, keep the machine code on disk, and notice when any kernel was edited."""
+    compiled: Any = njit(function, **OPTIONS)
+    if JIT:
+        with suppress(OSError):  # a home that cannot be written: compile in every process rather than fail
+            compiled._cache = _Cache(function)
+    return compiled
+
+
+def remove_stale_kernels() -> int:
+    """Delete the caches of other versions of the kernels; returns how many there were."""
+    folder = cache_root() / "kernels"
+    stale = [path for path in folder.glob("*") if path.is_dir() and path.name != DIGEST] if folder.is_dir() else []
+    for path in stale:
+        shutil.rmtree(path, ignore_errors=True)
+    return len(stale)
+
+
+def by_type(table: dict[type, Callable[..., Any]]) -> Callable[..., Any]:
+    """A function that picks its leaf by the type of its first argument, in Python and inside a kernel alike."""
+
+    def pick(*args: Any) -> Any:
+        return table[type(args[0])](*args)
+
+    if JIT:
+
+        @overload(pick, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
+        def _choose(*signature: Any) -> Any:
+            leaf: Any = table.get(getattr(signature[0], "instance_class", type(None)))
+            return None if leaf is None else leaf.py_func
+
+    return pick
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _prefetch(_context: Any, array: Any, offset: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        pointer = builder.gep(data, [args[1]])
+        void, word = cgutils.voidptr_t, cgutils.int32_t
+        function_type = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [void, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
+        read, keep, data_cache = (cgutils.ir.Constant(word, value) for value in (0, 3, 1))
+        builder.call(function, [builder.bitcast(pointer, void), read, keep, data_cache])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+def prefetch(array: Any, offset: int) -> None:
+    """Ask the processor for the cache line of `array.flat[offset]` (contiguous arrays); changes no result."""
+
+
+if JIT:
+
+    @overload(prefetch, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
+    def _prefetch_overload(array: Any, offset: Any) -> Any:
+        def call(array: Any, offset: Any) -> None:
+            _prefetch(array, offset)
+
+        return call

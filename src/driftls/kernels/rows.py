@@ -1,0 +1,228 @@
+"""Rows of observations, dense or sparse, and the few operations through which every scheme touches them.
+
+Dense and sparse differ in the first two classes and in the leaves below them, and nowhere else. `coords` is a table
+(quantity, coordinate); the operations take the number of the quantity.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from driftls.kernels.compile import by_type, kernel, prefetch
+from driftls.kernels.frames import Indices, Integers, Matrix, ValueRows, Values, Vector
+
+
+class DenseRows(NamedTuple):
+    """X (row, coordinate) and y."""
+
+    X: ValueRows
+    y: Vector
+
+
+class SparseRows(NamedTuple):
+    """Row i has values[p] at indices[p] for start[i] <= p < stop[i]; indices increase within a row."""
+
+    start: Integers
+    stop: Integers
+    indices: Indices
+    values: Values
+    y: Vector
+
+
+# Where row i begins and ends, and which coordinate and value stand at place p of it.
+
+
+@kernel
+def dense_begin(rows: Any, i: int) -> int:
+    return 0
+
+
+@kernel
+def dense_end(rows: Any, i: int) -> int:
+    return rows.X.shape[1]
+
+
+@kernel
+def dense_index(rows: Any, i: int, p: int) -> int:
+    return p
+
+
+@kernel
+def dense_value(rows: Any, i: int, p: int) -> float:
+    return float(rows.X[i, p])
+
+
+@kernel
+def sparse_begin(rows: Any, i: int) -> int:
+    return rows.start[i]
+
+
+@kernel
+def sparse_end(rows: Any, i: int) -> int:
+    return rows.stop[i]
+
+
+@kernel
+def sparse_index(rows: Any, i: int, p: int) -> int:
+    return rows.indices[p]
+
+
+@kernel
+def sparse_value(rows: Any, i: int, p: int) -> float:
+    return float(rows.values[p])
+
+
+begin = by_type({DenseRows: dense_begin, SparseRows: sparse_begin})
+end = by_type({DenseRows: dense_end, SparseRows: sparse_end})
+index = by_type({DenseRows: dense_index, SparseRows: sparse_index})
+value = by_type({DenseRows: dense_value, SparseRows: sparse_value})
+
+
+@kernel
+def dense_store(rows: Any, slot: int, block: Any, k: int, used: int) -> int:
+    """Copy row k of the block into a slot; dense rows need no arena"""
+    for j in range(rows.X.shape[1]):
+        rows.X[slot, j] = block.X[k, j]
+    rows.y[slot] = block.y[k]
+    return used
+
+
+@kernel
+def sparse_store(rows: Any, slot: int, block: Any, k: int, used: int) -> int:
+    """Append row k of the block to the arena and point a slot at it; returns the arena's new end"""
+    rows.start[slot] = used
+    for p in range(block.start[k], block.stop[k]):
+        rows.indices[used] = block.indices[p]
+        rows.values[used] = block.values[p]
+        used += 1
+    rows.stop[slot] = used
+    rows.y[slot] = block.y[k]
+    return used
+
+
+@kernel
+def dense_prefetch(rows: Any, i: int, stage: int) -> None:
+    """Ask for row i; nothing has to be looked up first, so the far stage does it all"""
+    if stage == FAR:
+        dim = rows.X.shape[1]
+        for j in range(0, dim, 64 // rows.X.itemsize):
+            prefetch(rows.X, i * dim + j)
+        prefetch(rows.y, i)
+
+
+@kernel
+def sparse_prefetch(rows: Any, i: int, stage: int) -> None:
+    """Ask for row i: far ahead for where it lies, nearer (once that has come) for the row itself"""
+    if stage == FAR:
+        prefetch(rows.start, i)
+        prefetch(rows.stop, i)
+        prefetch(rows.y, i)
+    else:
+        for p in range(rows.start[i], rows.stop[i] + 15, 16):
+            prefetch(rows.indices, p)
+        per_line = 64 // rows.values.itemsize
+        for p in range(rows.start[i], rows.stop[i] + per_line - 1, per_line):
+            prefetch(rows.values, p)
+
+
+NOT_FINITE, BAD_INDEX, UNSORTED = 1, 2, 3
+# Squares of anything larger could overflow in the course of a step: treated as not finite.
+LARGEST = 1e150
+
+
+@kernel
+def dense_index_fault(rows: Any, i: int, dim: int) -> int:
+    """The indices of a dense row cannot be wrong"""
+    return 0
+
+
+@kernel
+def sparse_index_fault(rows: Any, i: int, dim: int) -> int:
+    """Indices must increase and lie in 0 ... dim - 1"""
+    last = -1
+    for p in range(rows.start[i], rows.stop[i]):
+        j = rows.indices[p]
+        if j < 0 or j >= dim:
+            return BAD_INDEX
+        if j <= last:
+            return UNSORTED
+        last = j
+    return 0
+
+
+FAR, NEAR = 0, 1
+index_fault = by_type({DenseRows: dense_index_fault, SparseRows: sparse_index_fault})
+row_store = by_type({DenseRows: dense_store, SparseRows: sparse_store})
+row_prefetch = by_type({DenseRows: dense_prefetch, SparseRows: sparse_prefetch})
+
+
+# From here on there is one copy for both.
+
+
+@kernel
+def row_dot(rows: Any, i: int, coords: Any, k: int) -> float:
+    """x_i . coords[k]"""
+    total = 0.0
+    for p in range(begin(rows, i), end(rows, i)):
+        total += value(rows, i, p) * coords[k, index(rows, i, p)]
+    return total
+
+
+@kernel
+def row_dot2(rows: Any, i: int, coords: Any) -> tuple[float, float]:
+    """x_i . coords[0] and x_i . coords[1], reading the row once"""
+    first = 0.0
+    second = 0.0
+    for p in range(begin(rows, i), end(rows, i)):
+        x = value(rows, i, p)
+        j = index(rows, i, p)
+        first += x * coords[0, j]
+        second += x * coords[1, j]
+    return first, second
+
+
+@kernel
+def row_axpy(rows: Any, i: int, alpha: float, coords: Any, k: int) -> None:
+    """coords[k] += alpha x_i"""
+    for p in range(begin(rows, i), end(rows, i)):
+        coords[k, index(rows, i, p)] += alpha * value(rows, i, p)
+
+
+@kernel
+def row_axpy2(rows: Any, i: int, alpha: float, beta: float, coords: Any) -> None:
+    """coords[0] += alpha x_i and coords[1] += beta x_i"""
+    for p in range(begin(rows, i), end(rows, i)):
+        x = value(rows, i, p)
+        j = index(rows, i, p)
+        coords[0, j] += alpha * x
+        coords[1, j] += beta * x
+
+
+@kernel
+def row_norm2(rows: Any, i: int) -> float:
+    """x_i . x_i"""
+    total = 0.0
+    for p in range(begin(rows, i), end(rows, i)):
+        x = value(rows, i, p)
+        total += x * x
+    return total
+
+
+@kernel
+def row_rank_one(rows: Any, i: int, weight: float, gram: Matrix) -> None:
+    """gram += weight x_i x_i', touching nnz^2 entries"""
+    for p in range(begin(rows, i), end(rows, i)):
+        alpha = weight * value(rows, i, p)
+        if alpha != 0.0:
+            line = gram[index(rows, i, p)]
+            for q in range(begin(rows, i), end(rows, i)):
+                line[index(rows, i, q)] += alpha * value(rows, i, q)
+
+
+@kernel
+def row_fault(rows: Any, i: int, dim: int) -> int:
+    """0 if row i can be used, else what is wrong with it"""
+    fault: int = index_fault(rows, i, dim)
+    if fault == 0 and not (row_norm2(rows, i) < LARGEST * LARGEST and abs(rows.y[i]) < LARGEST):
+        return NOT_FINITE
+    return fault

@@ -1,0 +1,76 @@
+"""SAG and SAGA with a table that grows: for least squares a row's stored gradient is a scalar, its residual."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from driftls.kernels import lazy
+from driftls.kernels.compile import kernel
+from driftls.kernels.frames import Coordinates, Vector
+
+SCALARS = 2
+
+
+class SAGState(NamedTuple):
+    """coords: u and G = sum_i residual_i x_i; residual_i = x_i.theta - y_i when row i was last visited."""
+
+    coords: Coordinates
+    scalars: Vector
+    residual: Vector
+
+
+class SAGAState(NamedTuple):
+    """As SAGState."""
+
+    coords: Coordinates
+    scalars: Vector
+    residual: Vector
+
+
+@kernel
+def table_enter(state: SAGAState, rows: Any, i: int, m: int, ridge: float) -> None:
+    """A new row enters with its present residual: r_i = x_i.theta - y_i, G += r_i x_i"""
+    residual = lazy.dot(state.coords, state.scalars, rows, i) - rows.y[i]
+    state.residual[i] = residual
+    lazy.add(state.coords, state.scalars, rows, i, 0.0, residual)
+
+
+@kernel
+def table_forget(state: SAGAState, rows: Any, i: int, m: int) -> None:
+    """A row leaves and takes its stored gradient along: G -= r_i x_i"""
+    lazy.add(state.coords, state.scalars, rows, i, 0.0, -state.residual[i])
+
+
+@kernel
+def sag_step(state: SAGState, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
+    """r_i <- x_i.theta - y_i;  theta <- theta - gamma ((1/m) sum_k r_k x_k + lam theta)      [eq:SAG]"""
+    coords, scalars = state.coords, state.scalars
+    residual = lazy.dot(coords, scalars, rows, i) - rows.y[i]
+    lazy.add(coords, scalars, rows, i, 0.0, residual - state.residual[i])
+    state.residual[i] = residual
+    lazy.move(coords, scalars, 1.0 - gamma * lam, gamma / m)
+    return residual
+
+
+@kernel
+def saga_step(state: SAGAState, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
+    """theta <- theta - gamma (e x_i + G/m + lam theta), then G += e x_i;  e = (x_i.theta - y_i) - r_i"""
+    coords, scalars = state.coords, state.scalars
+    residual = lazy.dot(coords, scalars, rows, i) - rows.y[i]
+    change = residual - state.residual[i]
+    state.residual[i] = residual
+    lazy.move(coords, scalars, 1.0 - gamma * lam, gamma / m)
+    lazy.add(coords, scalars, rows, i, -gamma * change, change)
+    return residual
+
+
+@kernel
+def lazy_dot(state: SAGAState, rows: Any, i: int) -> float:
+    """theta . x_i"""
+    return lazy.dot(state.coords, state.scalars, rows, i)
+
+
+@kernel
+def lazy_read(state: SAGAState, out: Vector) -> None:
+    """out = theta"""
+    lazy.read(state.coords, state.scalars, out)

@@ -1,0 +1,118 @@
+"""Which leaf serves which scheme: a tracker is what it does when a row enters, when one leaves, and in a step.
+
+A new scheme is one line in each table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from driftls.kernels.cd import CDState, cd_dot, cd_enter, cd_forget, cd_read, cd_step
+from driftls.kernels.compile import by_type, kernel
+from driftls.kernels.diagonal import DiagonalState, diagonal_dot, diagonal_enter, diagonal_read
+from driftls.kernels.exact import ExactState, exact_dot, exact_enter, exact_forget, exact_read
+from driftls.kernels.gd import GDState, gd_dot, gd_read, gd_step
+from driftls.kernels.sag import (
+    SAGAState,
+    SAGState,
+    lazy_dot,
+    lazy_read,
+    sag_step,
+    saga_step,
+    table_enter,
+    table_forget,
+)
+from driftls.kernels.svrg import (
+    SVRGAverageState,
+    SVRGState,
+    svrg_average_dot,
+    svrg_average_enter,
+    svrg_average_forget,
+    svrg_average_read,
+    svrg_average_step,
+    svrg_enter,
+    svrg_forget,
+    svrg_step,
+)
+
+Table = dict[type, Callable[..., Any]]
+
+
+@kernel
+def enter_nothing(state: Any, rows: Any, i: int, m: int, ridge: float) -> None:
+    """The scheme keeps nothing of a row beyond the history"""
+
+
+@kernel
+def forget_nothing(state: Any, rows: Any, i: int, m: int) -> None:
+    """Nothing of a row that leaves is in the state"""
+
+
+@kernel
+def step_nothing(state: Any, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
+    """All was done when the row entered"""
+    return 0.0
+
+
+# A row has come: (state, rows, i, rows held, total ridge n lambda_n)
+ENTER: Table = {
+    GDState: enter_nothing,
+    SVRGState: svrg_enter,
+    SVRGAverageState: svrg_average_enter,
+    SAGState: table_enter,
+    SAGAState: table_enter,
+    CDState: cd_enter,
+    DiagonalState: diagonal_enter,
+    ExactState: exact_enter,
+}
+# A row is about to be overwritten: (state, rows, i, rows held)
+FORGET: Table = {
+    GDState: forget_nothing,
+    SVRGState: svrg_forget,
+    SVRGAverageState: svrg_average_forget,
+    SAGState: table_forget,
+    SAGAState: table_forget,
+    CDState: cd_forget,
+    DiagonalState: forget_nothing,
+    ExactState: exact_forget,
+}
+# One inner step on row i: (state, rows, i, rows held, gamma, lambda_n); returns the error that it saw
+STEP: Table = {
+    GDState: gd_step,
+    SVRGState: svrg_step,
+    SVRGAverageState: svrg_average_step,
+    SAGState: sag_step,
+    SAGAState: saga_step,
+    CDState: cd_step,
+    DiagonalState: step_nothing,
+    ExactState: step_nothing,
+}
+# theta . x_i: (state, rows, i)
+DOT: Table = {
+    GDState: gd_dot,
+    SVRGState: lazy_dot,
+    SVRGAverageState: svrg_average_dot,
+    SAGState: lazy_dot,
+    SAGAState: lazy_dot,
+    CDState: cd_dot,
+    DiagonalState: diagonal_dot,
+    ExactState: exact_dot,
+}
+# theta: (state, out)
+READ: Table = {
+    GDState: gd_read,
+    SVRGState: lazy_read,
+    SVRGAverageState: svrg_average_read,
+    SAGState: lazy_read,
+    SAGAState: lazy_read,
+    CDState: cd_read,
+    DiagonalState: diagonal_read,
+    ExactState: exact_read,
+}
+
+enter = by_type(ENTER)
+forget = by_type(FORGET)
+step = by_type(STEP)
+dot = by_type(DOT)
+read = by_type(READ)

@@ -1,0 +1,202 @@
+"""The one loop of all trackers: a row arrives, is stored, enters the state; then the inner steps are taken.
+
+`advance` is the only way in from Python, for one row and for a block alike, so both run the same machine code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from driftls.kernels import schedules
+from driftls.kernels.compile import kernel
+from driftls.kernels.frames import Integers, Vector, size, unpack
+from driftls.kernels.rows import FAR, NEAR, DenseRows, SparseRows, row_fault, row_norm2, row_prefetch, row_store
+from driftls.kernels.schedules import Plan
+from driftls.kernels.schemes import dot, enter, forget, read, step
+
+# plan.knobs
+STEPS, DRAWS, GUARD, LOOKAHEAD, PREFETCH_FROM = 0, 1, 2, 3, 4
+KNOBS = 5
+
+# Log.book
+KIND, CAPACITY, HELD, SEEN, USED, FAULT_ROW, DONE = 0, 1, 2, 3, 4, 5, 6
+BOOK = 7
+NOTHING, GROWING, WINDOW, RESERVOIR = 0, 1, 2, 3
+
+# Log.health
+MAX_NORM2, ERROR2, MAX_Y2 = 0, 1, 2
+HEALTH = 3
+
+# What `advance` returns, after the faults of rows.py
+STEP_TOO_LARGE, DIVERGED = 4, 5
+# A smoothed squared error a million times the largest y^2 is a thousand times worse than predicting 0.
+RUNAWAY = 1e6
+
+
+class Log(NamedTuple):
+    """Counters, what is known of the rows' sizes, the tape of uniforms and (one entry) where to read it next."""
+
+    book: Integers
+    health: Vector
+    tape: Vector
+    cursor: Integers
+
+
+@kernel
+def place(log: Log) -> int:
+    """The slot of the next row, or -1 where it is not kept; a reservoir is uniform over all rows seen"""
+    book = log.book
+    kind, held, capacity = book[KIND], book[HELD], book[CAPACITY]
+    if kind == RESERVOIR:
+        u = log.tape[log.cursor[0]]
+        log.cursor[0] += 1
+        if held == capacity:
+            slot = int(u * (book[SEEN] + 1))
+            return slot if slot < capacity else -1
+    elif kind == WINDOW and held == capacity:
+        return int(book[SEEN] % capacity)
+    return int(held) if kind != NOTHING else -1
+
+
+@kernel
+def look_ahead(plan: Plan, log: Log, rows: Any, t: int, stage: int, distance: int) -> None:
+    """Ask for the row that will be drawn `distance` steps from step t of this round: the tape already knows it"""
+    steps, book = int(plan.knobs[STEPS]), log.book
+    rounds = (t + distance) // steps
+    place_draws = rounds if book[KIND] == RESERVOIR else 0
+    position = log.cursor[0] + distance + place_draws
+    if position < log.tape.size:
+        held = min(book[HELD] + rounds, book[CAPACITY])
+        row_prefetch(rows, int(log.tape[position] * held), stage)
+
+
+@kernel
+def track(state: Any, plan: Plan, log: Log, rows: Any, block: Any, first: int, last: int) -> int:
+    """Take rows first ... last - 1 of the block"""
+    book, health, knobs = log.book, log.health, plan.knobs
+    steps = int(knobs[STEPS])
+    lookahead = int(knobs[LOOKAHEAD])
+    kept = book[KIND] != NOTHING
+    for k in range(first, last):
+        slot = place(log)
+        if slot >= 0:
+            if slot < book[HELD]:
+                forget(state, rows, slot, book[HELD])
+            book[USED] = row_store(rows, slot, block, k, book[USED])
+            if slot == book[HELD]:  # counted once it is whole: a mapped history may lose its process at any time
+                book[HELD] += 1
+        book[SEEN] += 1
+        n = book[SEEN]
+        held = book[HELD] if kept else n
+        count = float(held if book[KIND] == WINDOW else n)
+        ridge = schedules.total_ridge(plan, count) * (held / count)
+        if slot >= 0:
+            enter(state, rows, slot, held, ridge)
+        elif not kept:
+            enter(state, block, k, held, ridge)
+        health[MAX_NORM2] = max(health[MAX_NORM2], row_norm2(block, k))
+        health[MAX_Y2] = max(health[MAX_Y2], block.y[k] * block.y[k])
+        lam = schedules.regularisation(plan, count)
+        gamma = schedules.step_size(plan, n, lam, health[MAX_NORM2])
+        error = 0.0
+        if knobs[DRAWS] == 0.0:
+            for _ in range(steps):
+                error = step(state, block, k, held, gamma, lam)
+        else:
+            far = held > knobs[PREFETCH_FROM]
+            for t in range(steps):
+                if far:
+                    look_ahead(plan, log, rows, t, FAR, 2 * lookahead)
+                    look_ahead(plan, log, rows, t, NEAR, lookahead)
+                i = int(log.tape[log.cursor[0]] * held)
+                log.cursor[0] += 1
+                error = step(state, rows, i, held, gamma, lam)
+        if knobs[GUARD] != 0.0:
+            health[ERROR2] += 0.01 * (error * error - health[ERROR2])
+            if not health[ERROR2] <= RUNAWAY * health[MAX_Y2]:
+                book[DONE] = k + 1
+                return DIVERGED
+    book[DONE] = last
+    return 0
+
+
+@kernel
+def check(plan: Plan, log: Log, block: Any, dim: int) -> int:
+    """Look at every row of the block before the first one is taken, so that a bad one changes nothing"""
+    guarded = plan.knobs[GUARD] != 0.0 and plan.step_size[0] != schedules.NORMALISED and plan.knobs[DRAWS] != 0.0
+    for k in range(block.y.size):
+        log.book[FAULT_ROW] = k
+        fault = row_fault(block, k, dim)
+        if fault != 0:
+            return fault
+        if guarded:
+            gamma = schedules.step_size(plan, log.book[SEEN] + k + 1, 0.0, 0.0)
+            if gamma * row_norm2(block, k) >= 2.0:
+                return STEP_TOO_LARGE
+    return 0
+
+
+@kernel
+def checked_track(state: Any, plan: Plan, log: Log, rows: Any, block: Any, dim: int, first: int, last: int) -> int:
+    """Check the whole block with its first piece, then take the piece"""
+    log.book[DONE] = first
+    if first == 0:
+        fault = check(plan, log, block, dim)
+        if fault != 0:
+            return fault
+    return track(state, plan, log, rows, block, first, last)
+
+
+class Entries(NamedTuple):
+    """The ways in for one class of state."""
+
+    dense: Callable[..., int]
+    sparse: Callable[..., int]
+    read: Callable[..., None]
+    predict: Callable[..., None]
+
+
+@cache
+def entries(state_class: type) -> Entries:
+    """The compiled entry points of a tracker whose state is of this class.
+
+    A frame holds the words of the state, the plan, the log and the rows, in this order.
+    """
+    plan_at = size(state_class)
+    log_at = plan_at + size(Plan)
+    rows_at = log_at + size(Log)
+
+    @kernel
+    def advance_dense(words: Any, X: Any, y: Any, first: int, last: int) -> int:
+        state = unpack(state_class, words, 0, X)
+        plan = unpack(Plan, words, plan_at, X)
+        log = unpack(Log, words, log_at, X)
+        rows = unpack(DenseRows, words, rows_at, X)
+        return checked_track(state, plan, log, rows, DenseRows(X, y), X.shape[1], first, last)
+
+    @kernel
+    def advance_sparse(
+        words: Any, start: Any, stop: Any, index: Any, value: Any, y: Any, dim: int, first: int, last: int
+    ) -> int:
+        state = unpack(state_class, words, 0, value)
+        plan = unpack(Plan, words, plan_at, value)
+        log = unpack(Log, words, log_at, value)
+        rows = unpack(SparseRows, words, rows_at, value)
+        return checked_track(state, plan, log, rows, SparseRows(start, stop, index, value, y), dim, first, last)
+
+    return Entries(advance_dense, advance_sparse, read_all, predict_all)
+
+
+@kernel
+def read_all(state: Any, out: Vector) -> None:
+    """out = theta"""
+    read(state, out)
+
+
+@kernel
+def predict_all(state: Any, rows: Any, out: Vector) -> None:
+    """out[i] = theta . x_i"""
+    for i in range(out.size):
+        out[i] = dot(state, rows, i)

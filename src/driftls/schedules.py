@@ -1,0 +1,164 @@
+"""gamma_n and lambda_n: sequences that are fixed in advance.
+
+Wherever a schedule is expected, a number (a constant) and any function of n are accepted too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls.errors import SettingsError
+from driftls.kernels.schedules import NORMALISED, POWER, TABLE
+
+__all__ = ["Normalised", "Power", "Schedule", "Tabulated", "as_schedule", "ridge", "theorem_one_c"]
+
+
+@dataclass(frozen=True)
+class Power:
+    """scale / (offset + n)^exponent, for n = 1, 2, ...
+
+    It covers every sequence of the paper: c/(4(c+n)) is `Power(c/4, c, 1)`, 1/(100+n) is `Power(1, 100, 1)`,
+    n^-(1-alpha) is `Power(1, 0, 1-alpha)`, and a constant v is `Power(v)`.
+
+    Examples
+    --------
+    >>> Power(1, 100, 1)(25)
+    0.008
+    """
+
+    scale: float
+    offset: float = 0.0
+    exponent: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("scale", "offset", "exponent"):
+            value = float(getattr(self, name))
+            if not (isfinite(value) and value >= 0.0):
+                raise SettingsError(
+                    f"Power's {name} must be a finite number of at least 0, got {value}. "
+                    "A sequence that should shrink has a positive exponent: it divides."
+                )
+            object.__setattr__(self, name, value)
+
+    def __call__(self, n: float) -> float:
+        return float(self.scale / (self.offset + n) ** self.exponent)
+
+    @classmethod
+    def theorem_one(cls, mu: float, c: float | None = None) -> Power:
+        """Theorem 1's step c/(4(c+n)) from the strong convexity mu; c defaults to 3/mu, where mu c/4 is 3/4.
+
+        Examples
+        --------
+        >>> Power.theorem_one(mu=0.5)
+        Power(scale=1.5, offset=6.0, exponent=1.0)
+        """
+        c = theorem_one_c(mu, c)
+        return cls(c / 4.0, c, 1.0)
+
+
+def theorem_one_c(mu: float, c: float | None = None) -> float:
+    """Theorem 1's c, checked: mu c/4 must lie in (2/3, 1)."""
+    if not (isfinite(mu) and mu > 0.0):
+        raise SettingsError(f"mu must be a positive number, got {mu}. It is the smallest eigenvalue of A_n / n.")
+    c = 3.0 / mu if c is None else float(c)
+    if not 2.0 / 3.0 < mu * c / 4.0 < 1.0:
+        raise SettingsError(
+            f"mu*c/4 = {mu * c / 4.0:.2f}, but Theorem 1 needs it in (2/3, 1). "
+            f"Choose c in ({8.0 / (3.0 * mu):.2f}, {4.0 / mu:.2f})."
+        )
+    return c
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """A step of scale / max ||x||^2 over the rows seen so far: right for rows of any size, without a knob.
+
+    It is held at 1/(2 lambda_n), so that the first, heavily regularised rounds do not overshoot.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.scale < 2.0:
+            raise SettingsError(
+                f"Normalised needs a scale in (0, 2), got {self.scale}. A step of 2/||x||^2 or more diverges."
+            )
+
+
+class Tabulated:
+    """Any function of n, evaluated ahead of the kernels and kept in a table."""
+
+    def __init__(self, function: Callable[[int], float], name: str = "schedule") -> None:
+        self.function = function
+        self.name = name
+        self.table: NDArray[np.float64] = np.empty(0)
+
+    def __call__(self, n: float) -> float:
+        return float(self.reach(int(n))[int(n) - 1])
+
+    def reach(self, n: int) -> NDArray[np.float64]:
+        """The values for 1 ... at least n."""
+        known = self.table.size
+        if n > known:
+            more = np.array([float(self.function(k)) for k in range(known + 1, max(n, known + 1024) + 1)])
+            if not (np.isfinite(more).all() and (more >= 0.0).all()):
+                bad = int(np.argmax(~(np.isfinite(more) & (more >= 0.0))))
+                raise SettingsError(
+                    f"{self.name} must give a finite number of at least 0 for every n from 1, "
+                    f"got {more[bad]} at n = {known + bad + 1}."
+                )
+            self.table = np.concatenate([self.table, more])
+        return self.table
+
+
+Schedule = Power | Normalised | Tabulated
+
+
+def ridge(total: float) -> Power:
+    """A constant total ridge: lambda_n = total/n, so that n lambda_n never changes.
+
+    Examples
+    --------
+    >>> ridge(3.0)(10)
+    0.3
+    """
+    return Power(total, 0.0, 1.0)
+
+
+def as_schedule(value: Any, name: str) -> Schedule:
+    """A schedule from whatever the caller gave: a schedule, a number, or a function of n."""
+    if isinstance(value, Power | Normalised | Tabulated):
+        return value
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        return Power(float(value))
+    if callable(value):
+        return Tabulated(value, name)
+    raise SettingsError(f"{name} must be a number, a Power or a function of n, got {value!r}.")
+
+
+def encode(schedule: Schedule) -> NDArray[np.float64]:
+    """The four numbers that a kernel reads: kind, scale, offset, exponent."""
+    if isinstance(schedule, Power):
+        return np.array([POWER, schedule.scale, schedule.offset, schedule.exponent], dtype=np.float64)
+    if isinstance(schedule, Normalised):
+        return np.array([NORMALISED, schedule.scale, 0.0, 0.0], dtype=np.float64)
+    return np.array([TABLE, 0.0, 0.0, 0.0], dtype=np.float64)
+
+
+def to_header(schedule: Schedule) -> list[Any] | None:
+    """What a file keeps of a schedule: its kind and numbers; a function cannot be kept."""
+    if isinstance(schedule, Power):
+        return ["power", schedule.scale, schedule.offset, schedule.exponent]
+    return ["normalised", schedule.scale] if isinstance(schedule, Normalised) else None
+
+
+def from_header(kept: list[Any]) -> Schedule:
+    """The schedule that `to_header` wrote down."""
+    kind, *numbers = kept
+    return Power(*numbers) if kind == "power" else Normalised(*numbers)

@@ -1,0 +1,17 @@
+"""Who follows the least-squares solution.
+
+| tracker | cost a row | memory | follows the exact solution |
+|---|---|---|---|
+| `OLS`, `RLS` | O(d^2) | O(d^2) | is it |
+| `GD`, `SVRG`, `SAG`, `SAGA` | O(steps nnz) | O(d) and the history | SAGA closest |
+| `CD` | O(nnz^2 + steps d) | O(d^2) | very closely |
+| `Diagonal` | O(nnz) | O(d) | where features rarely overlap |
+"""
+
+from driftls.trackers.base import Tracker, TrackingError
+from driftls.trackers.cd import CD
+from driftls.trackers.diagonal import Diagonal
+from driftls.trackers.exact import OLS, RLS
+from driftls.trackers.sgd import GD, SAG, SAGA, SVRG
+
+__all__ = ["CD", "GD", "OLS", "RLS", "SAG", "SAGA", "SVRG", "Diagonal", "Tracker", "TrackingError"]

@@ -1,0 +1,367 @@
+"""What all trackers share: they validate, keep rows and draws ready, and call one kernel."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from driftls import persistence, schedules
+from driftls.draws import Draws, Seed
+from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
+from driftls.history import History, describe, from_header
+from driftls.kernels import track
+from driftls.kernels.frames import pack
+from driftls.kernels.rows import DenseRows, SparseRows
+from driftls.kernels.schedules import Plan
+from driftls.kernels.track import Log
+from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule
+from driftls.trackers.inputs import Block, as_block, checked, fault
+
+PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
+LOOKAHEAD = 2
+MOST = np.iinfo(np.int64).max
+
+
+class TrackingError(NamedTuple):
+    """How far theta is from the exact solution; relative to its norm, where theta = 0 scores 1."""
+
+    absolute: float
+    relative: float
+
+
+class Tracker(ABC):
+    """Follows a least-squares solution while rows keep coming.
+
+    A subclass names its state (`_state_class`, `_allocate`), its draws a row, and its target.
+    """
+
+    _state_class: ClassVar[type[NamedTuple]]
+    _draws_rows: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        step_size: Any = 0.0,
+        regularisation: Any = 0.0,
+        steps: int = 1,
+        history: History | None = None,
+        seed: Seed = None,
+        guard: bool = True,
+    ) -> None:
+        if not (isinstance(dim, int | np.integer) and 1 <= dim < 2**31):
+            raise SettingsError(f"dim must be a whole number of at least 1, got {dim!r}.")
+        if not (isinstance(steps, int | np.integer) and steps >= 0):
+            raise SettingsError(f"steps must be a whole number of at least 0, got {steps!r}.")
+        self.dim = int(dim)
+        self.step_size: Schedule = as_schedule(step_size, "step_size")
+        self.regularisation: Schedule = as_schedule(regularisation, "regularisation")
+        if isinstance(self.regularisation, Normalised):
+            raise SettingsError("regularisation cannot be Normalised: pass a number, a Power or ridge(total).")
+        self.steps = int(steps)
+        self.guard = bool(guard)
+        self.history = history
+        self._draws = Draws(seed)
+        self._book = np.zeros(track.BOOK, dtype=np.int64)
+        self._health = np.zeros(track.HEALTH)
+        self._state: Any = None  # made when the first row tells whether rows are dense or sparse
+        self._sparse = False
+        self._dtype: np.dtype[Any] = np.dtype(np.float64)
+        self._target: Any = None
+        self._credit = 0
+        self._y = np.zeros(1)
+
+    # -- what a subclass says ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _allocate(self, sparse: bool) -> NamedTuple:
+        """A new state."""
+
+    @property
+    @abstractmethod
+    def target(self) -> Tracker:
+        """The exact tracker of the objective that this one descends."""
+
+    def _extra_settings(self) -> dict[str, Any]:
+        """Settings beyond the common ones, for a file and for repr."""
+        return {}
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def update(self, x: Any, y: float) -> None:
+        """Take one row: a dense vector or a sparse row. Equal to `partial_fit` of a block of one."""
+        state = self._state
+        if (
+            state is not None
+            and self._credit > 0
+            and type(x) is np.ndarray
+            and x.dtype == self._dtype
+            and x.shape == self._shape
+            and x.flags.c_contiguous
+            and not self._sparse
+        ):
+            try:
+                self._y[0] = y
+            except (TypeError, ValueError):
+                raise InputError(f"y must be a number, got {y!r}.") from None
+            self._credit -= 1
+            status = self._dense(self._words, x.reshape(1, -1), self._y, 0, 1)
+            if status:
+                raise fault(status, int(self._book[track.FAULT_ROW]), len(self), self.dim)
+            return
+        if sp.issparse(x):
+            x = x.reshape(1, -1)
+        else:
+            x = np.asarray(x)
+            if x.ndim == 1:
+                x = x.reshape(1, -1)
+            elif x.shape[:1] != (1,):
+                raise DimensionError(
+                    f"x must be one row of {self.dim} features, got shape {x.shape}. Use partial_fit for a block."
+                )
+        self.partial_fit(x, [y])
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Take a block of rows: an array or a sparse matrix. Equal, to the bit, to taking them one by one."""
+        block = self._checked(X, y)
+        rows = len(block.y)
+        if rows == 0:
+            return self
+        done = 0
+        while done < rows:
+            upto = min(rows, done + self._prepare(rows - done, block, done))
+            done = self._advance(block, done, upto)
+        return self
+
+    def _advance(self, block: Block, first: int, last: int) -> int:
+        if isinstance(block, DenseRows):
+            status = self._dense(self._words, block.X, block.y, first, last)
+        else:
+            status = self._sparse_entry(self._words, *block, self.dim, first, last)
+        self._credit -= int(self._book[track.DONE]) - first
+        if status:
+            raise fault(status, int(self._book[track.FAULT_ROW]), len(self), self.dim)
+        return last
+
+    def _checked(self, X: Any, y: Any) -> Block:
+        X, targets = checked(X, y, self.dim)
+        if self._state is None and targets.size:
+            self._start(bool(sp.issparse(X)))
+        return as_block(X, targets, self._sparse, self._dtype)
+
+    def _start(self, sparse: bool) -> None:
+        """The first rows are here: dense or sparse, from now on."""
+        if self.history is not None:
+            self.history.open(self.dim, sparse)
+        self._bind(sparse, self._allocate(sparse))
+
+    def _bind(self, sparse: bool, state: NamedTuple) -> None:
+        history = self.history
+        self._sparse = sparse
+        self._dtype = np.dtype(np.float64) if history is None else history.dtype
+        self._shape = (self.dim,)
+        self._state = state
+        if history is not None:
+            self._book = history.book
+        width = (16.0 if sparse else self.dim) * self._dtype.itemsize
+        knobs = np.zeros(track.KNOBS)
+        knobs[track.STEPS] = self.steps
+        knobs[track.DRAWS] = self._draws_rows
+        knobs[track.GUARD] = self.guard
+        knobs[track.LOOKAHEAD] = LOOKAHEAD
+        knobs[track.PREFETCH_FROM] = PREFETCH_FROM_BYTES / width
+        empty = np.empty(0)
+        self._plan = Plan(schedules.encode(self.step_size), empty, schedules.encode(self.regularisation), empty, knobs)
+        self._dense, self._sparse_entry, self._read, self._predict = track.entries(self._state_class)
+        self._frame()
+
+    def _frame(self) -> None:
+        """Write the addresses of all arrays down again: one of them has moved."""
+        rows: Any = None if self.history is None else self.history.rows
+        if rows is None:
+            y = np.empty(0)
+            rows = DenseRows(np.empty((0, self.dim), dtype=self._dtype), y)
+            if self._sparse:
+                whole = np.empty(0, dtype=np.int64)
+                rows = SparseRows(whole, whole, np.empty(0, dtype=np.int32), np.empty(0, dtype=self._dtype), y)
+        log = Log(self._book, self._health, self._draws.tape, self._draws.cursor)
+        self._alive = (self._state, self._plan, log, rows)  # the words are addresses: the arrays must live
+        self._words = pack(self._alive)
+
+    def _prepare(self, wanted: int, block: Block, first: int) -> int:
+        """Have draws, room and schedule values ready; returns for how many rows (at least one)."""
+        per_row = (self.steps if self._draws_rows else 0) + self._place_draws
+        rows = wanted
+        if per_row:
+            rows = min(rows, self._draws.tape.size // per_row)
+            if rows == 0:
+                raise SettingsError(f"steps={self.steps} is more than the tape holds ({self._draws.tape.size}).")
+            ahead = self._draws.ready(rows * per_row) // per_row
+        else:
+            ahead = MOST
+        moved = False
+        if self.history is not None:
+            last = first + rows
+            nnz = int(block.stop[last - 1] - block.start[first]) if isinstance(block, SparseRows) else 0
+            moved = self.history.reserve(rows, nnz)
+            room = MOST if self.history.capacity else int(self._book[track.CAPACITY] - self._book[track.HELD])
+            if isinstance(block, SparseRows):
+                room = rows
+            ahead = min(ahead, room)
+            if moved:
+                self._grow(int(self._book[track.CAPACITY]))
+        ahead = min(ahead, self._tabulate(int(self._book[track.SEEN]) + wanted))
+        if moved or self._plan is not self._alive[1]:
+            self._frame()
+        self._credit = ahead
+        return rows
+
+    @property
+    def _place_draws(self) -> int:
+        return 1 if self.history is not None and self.history.kind == track.RESERVOIR else 0
+
+    def _tabulate(self, n: int) -> int:
+        """Tables of functions reach row n at least; returns for how many more rows they do."""
+        ahead = MOST
+        for schedule, name in ((self.step_size, "step_table"), (self.regularisation, "regularisation_table")):
+            if isinstance(schedule, Tabulated):
+                table = schedule.reach(n)
+                if table is not getattr(self._plan, name):
+                    self._plan = self._plan._replace(**{name: table})
+                ahead = min(ahead, table.size - int(self._book[track.SEEN]))
+        return ahead
+
+    def _grow(self, length: int) -> None:
+        """A table with an entry a row follows the history."""
+        residual = getattr(self._state, "residual", None)
+        if residual is not None and residual.size < length:
+            grown = np.zeros(length)
+            grown[: residual.size] = residual
+            self._state = self._state._replace(residual=grown)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Rows seen: n."""
+        return int(self._book[track.SEEN])
+
+    @property
+    def n(self) -> int:
+        """Rows seen."""
+        return len(self)
+
+    @property
+    def theta(self) -> NDArray[np.float64]:
+        """The present estimate, a fresh array."""
+        out = np.zeros(self.dim)
+        if self._state is not None:
+            self._read(self._state, out)
+        return out
+
+    def predict(self, X: Any) -> Any:
+        """theta . x for a row (a number) or for each row of a block (a vector), in O(nnz) each."""
+        single = not sp.issparse(X) and np.ndim(X) == 1
+        if single:
+            X = np.asarray(X).reshape(1, -1)
+        width = X.shape[1] if sp.issparse(X) else np.asarray(X).shape[-1]
+        if width != self.dim:
+            raise DimensionError(f"X has {width} features, but this tracker was built with dim={self.dim}.")
+        out = np.zeros(X.shape[0] if sp.issparse(X) else len(X))
+        if self._state is not None:
+            self._predict(self._state, as_block(X, out, self._sparse, self._dtype), out)
+        return float(out[0]) if single else out
+
+    def tracking_error(self) -> TrackingError:
+        """||theta - target.theta||, absolute and relative to ||target.theta||."""
+        exact = self.target.theta
+        absolute, size = float(np.linalg.norm(self.theta - exact)), float(np.linalg.norm(exact))
+        return TrackingError(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, atomically; `load` goes on as if it had never stopped."""
+        header: dict[str, Any] = {
+            "class": type(self).__name__,
+            "settings": self._saved_settings(),
+            "draws": self._draws.header(),
+            "book": [int(entry) for entry in self._book],
+            "history": None if self.history is None else self.history.header(),
+            "sparse": None if self._state is None else self._sparse,
+        }
+        arrays: dict[str, Any] = {"health": self._health, "unread": self._draws.unread()}
+        if self._state is not None:
+            # (quantity, coordinate) tables are saved in this order of axes, whatever their order in memory
+            arrays |= {f"state.{name}": array for name, array in self._state._asdict().items()}
+        if self.history is not None:
+            arrays |= {f"history.{name}": array for name, array in self.history.arrays().items()}
+        persistence.write(path, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **functions: Any) -> Self:
+        """Open a saved tracker. A step size or regularisation that was a function of n is passed again, by name."""
+        header, arrays = persistence.read(path)
+        if header.get("class") != cls.__name__:
+            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
+        settings = dict(header["settings"])
+        for name in ("step_size", "regularisation"):
+            if name in settings:
+                if settings[name] is None and name not in functions:
+                    raise SettingsError(f"{name} was a function of n, which no file can hold: pass {name}= to load().")
+                settings[name] = (
+                    functions.pop(name) if settings[name] is None else schedules.from_header(settings[name])
+                )
+        if functions:
+            raise SettingsError(f"load() takes no {', '.join(functions)}: it is kept in the file.")
+        history = None if header["history"] is None else from_header(header["history"])
+        tracker = cls._from_settings(settings, history)
+        tracker._restore(header, arrays)
+        return tracker
+
+    @classmethod
+    def _from_settings(cls, settings: dict[str, Any], history: History | None) -> Self:
+        return cls(**settings, history=history)
+
+    def _saved_settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = {"dim": self.dim, "steps": self.steps, "guard": self.guard}
+        settings["step_size"] = schedules.to_header(self.step_size)
+        settings["regularisation"] = schedules.to_header(self.regularisation)
+        return settings | self._extra_settings()
+
+    def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        parts = {
+            group: {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith(f"{group}.")}
+            for group in ("state", "history")
+        }
+        self._draws.restore(header["draws"], arrays["unread"])
+        self._health[:] = arrays["health"]
+        if self.history is not None:
+            self.history.restore(self.dim, header["history"], parts["history"])
+        if header["sparse"] is None:
+            return
+        state = self._allocate(header["sparse"])
+        for name, array in parts["state"].items():
+            mine = getattr(state, name)
+            if mine.shape == array.shape:
+                mine[...] = array
+            else:  # a table with an entry a row
+                state = state._replace(**{name: array.copy()})
+        self._bind(header["sparse"], state)
+        if self.history is None:
+            self._book[:] = header["book"]
+        else:  # which has restored its own book
+            self._grow(int(self._book[track.CAPACITY]))
+            self._frame()
+
+    def __repr__(self) -> str:
+        parts = [f"dim={self.dim}"]
+        for name in ("step_size", "regularisation"):
+            schedule = getattr(self, name)
+            parts.append(f"{name}={schedule.function if isinstance(schedule, Tabulated) else schedule}")
+        parts += [f"steps={self.steps}", *(f"{name}={value!r}" for name, value in self._extra_settings().items())]
+        return f"{type(self).__name__}({', '.join(parts)}, history={describe(self.history)}), n={len(self)}"

@@ -1,0 +1,62 @@
+"""Diagonal: one pass, O(nnz), no history."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from driftls.history import History
+from driftls.kernels import diagonal
+from driftls.kernels.diagonal import DiagonalState
+from driftls.trackers.exact import check_discount
+from driftls.trackers.sgd import StochasticTracker, coordinates
+
+
+class Diagonal(StochasticTracker):
+    """Least squares with A_n replaced by its diagonal: the cheapest tracker, 16 bytes a feature and nothing else.
+
+    Right where features rarely overlap (one-hot and hashed crosses); elsewhere it stays away from the exact solution.
+
+    Parameters
+    ----------
+    dim : int
+        Number of features.
+    regularisation : schedule
+        lambda_n per row; `ridge(total)` keeps n lambda_n constant, and ridge(1) is the default.
+    discount : float
+        Sums of squares shrink by this factor a row, so that later rows move theta more; for a theta* that moves.
+    history : History, optional
+        Not needed to learn. With `Growing()`, `target` and `tracking_error` can be asked for.
+
+    Examples
+    --------
+    >>> Diagonal(dim=2).partial_fit([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0]).theta
+    array([0.5, 0.8])
+    """
+
+    _state_class: ClassVar[type[NamedTuple]] = DiagonalState
+    _draws_rows = False
+
+    def __init__(
+        self, dim: int, *, regularisation: Any = None, discount: float = 1.0, history: History | None = None
+    ) -> None:
+        super().__init__(
+            dim, step_size=0.0, regularisation=regularisation, steps=1, history=history, seed=0, guard=False
+        )
+        self.discount = check_discount(discount, self.regularisation, history)
+
+    def _allocate(self, sparse: bool) -> DiagonalState:
+        scalars = np.zeros(diagonal.SCALARS)
+        scalars[diagonal.SCALE] = 1.0
+        scalars[diagonal.DISCOUNT] = self.discount
+        return DiagonalState(coordinates(2, self.dim, sparse), scalars)
+
+    def _extra_settings(self) -> dict[str, Any]:
+        return {"discount": self.discount}
+
+    @classmethod
+    def _from_settings(cls, settings: dict[str, Any], history: History | None) -> Self:
+        for name in ("steps", "guard", "step_size"):
+            settings.pop(name)
+        return cls(**settings, history=history)
