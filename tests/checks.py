@@ -62,9 +62,9 @@ def total(schedule: Callable[[float], float]) -> Callable[[int], float]:
     return lambda n: n * schedule(n)
 
 
-def quarter(n: int, last: int) -> bool:
-    """SVRG's default rule of refreshing."""
-    return n >= 1.25 * last
+def quarter(held: int | None = None) -> Callable[[int, int], bool]:
+    """SVRG's default rule of refreshing: after a quarter as many rows as were held at the last refresh."""
+    return lambda n, last: n - last >= 0.25 * (last if held is None else min(last, held))
 
 
 LAM = naive.schedule(1.0, 0.0, 0.4)
@@ -99,6 +99,13 @@ CASES = [
         ),
     ),
     Case(
+        "GD tail heavy ridge",
+        lambda **k: GD(DIM, steps=8, regularisation=0.1, **k),
+        lambda X, y, h: naive.gd(
+            X, y, uniforms(), normalised(0.5), lambda n: 0.1, steps=8, averaging="tail", history=h
+        ),
+    ),
+    Case(
         "NLMS",
         lambda **k: GD(DIM, newest=True, regularisation=0.01, **k),
         lambda X, y, h: naive.nlms(X, y, lambda n: 0.5, lambda n: 0.01),
@@ -113,8 +120,9 @@ CASES = [
     Case(
         "SVRG refreshed",
         lambda **k: SVRG(DIM, steps=3, **k),
-        lambda X, y, h: naive.svrg(X, y, uniforms(), normalised(1 / 3), ONE, steps=3, refresh=quarter, history=h),
-        histories=("growing", "window"),
+        lambda X, y, h: naive.svrg(
+            X, y, uniforms(), normalised(1 / 3), ONE, steps=3, refresh=quarter(*h[1:]), history=h
+        ),
     ),
     Case(
         "SVRG every 7",
@@ -129,12 +137,11 @@ CASES = [
             refresh=lambda n, last: n >= last + 7,
             history=h,
         ),
-        histories=("growing", "window"),
     ),
     Case(
         "SAG",
         lambda **k: SAG(DIM, steps=3, **k),
-        lambda X, y, h: naive.sag(X, y, uniforms(), normalised(1 / 3), ONE, steps=3, history=h),
+        lambda X, y, h: naive.sag(X, y, uniforms(), normalised(1 / 16), ONE, steps=3, history=h),
     ),
     Case(
         "fRLS-SAG",

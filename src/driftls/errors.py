@@ -13,6 +13,7 @@ __all__ = [
     "DriftlsError",
     "FileFormatError",
     "InputError",
+    "LogFormatError",
     "MissingExtraError",
     "NewerFileError",
     "SettingsError",
@@ -31,6 +32,10 @@ class InputError(DriftlsError, ValueError):
 
 class DimensionError(InputError):
     """The number of features does not fit."""
+
+
+class LogFormatError(InputError):
+    """A line of a log that is not in its format."""
 
 
 class SettingsError(DriftlsError, ValueError):

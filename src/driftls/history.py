@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import weakref
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -176,7 +177,10 @@ class History:
 
 
 class Growing(History):
-    """All rows, in memory: 8 d bytes a dense row (4 d as float32), 12 nnz a sparse one."""
+    """All rows, in memory: 8 d + 8 bytes a dense row (4 d + 8 as float32), 12 nnz + 24 a sparse one.
+
+    Room grows by doubling, so that up to twice as much may be set aside.
+    """
 
     kind = GROWING
 
@@ -216,7 +220,7 @@ class Mapped(History):
     def __init__(self, path: str | os.PathLike[str], *, dtype: DTypeLike = np.float64) -> None:
         super().__init__(dtype=dtype)
         self.path = Path(path)
-        self._lock: Any = None
+        self._release: Any = None
 
     def open(self, dim: int, sparse: bool) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -236,19 +240,21 @@ class Mapped(History):
 
     def _take(self) -> None:
         """One owner at a time: the lock ends with the process, however it ends."""
-        self._lock = open(self.path / "lock", "a")  # noqa: SIM115  (held as long as the history)
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            os.close(lock)
             raise SettingsError(f"{self.path} is in use by another tracker. Close that one first.") from None
+        self._release = weakref.finalize(self, os.close, lock)
 
     def close(self) -> None:
         """Write everything to disk and let go of the folder."""
         self.flush()
         self.rows = None
         self.book = self.book.copy()
-        if self._lock is not None:
-            self._lock.close()
+        if self._release is not None:
+            self._release()
 
     def flush(self) -> None:
         """Have the operating system write everything to disk now: rows first, then their count."""

@@ -6,12 +6,17 @@ What differs from our defaults, and why, is in docs/readings.md.
 
 from __future__ import annotations
 
+from typing import Literal
+
+from driftls.actions import ActionSet
 from driftls.draws import Seed
+from driftls.errors import SettingsError
 from driftls.history import History
+from driftls.policies.pege import PEGE
 from driftls.schedules import Power
 from driftls.trackers import GD, SAG, SVRG
 
-__all__ = ["fols_gd", "frls_gd", "frls_sag", "frls_svrg"]
+__all__ = ["fols_gd", "fpege_gd", "frls_gd", "frls_sag", "frls_svrg", "pege"]
 
 ALPHA = 0.6
 
@@ -71,3 +76,31 @@ def frls_sag(dim: int, *, history: History | None = None, seed: Seed = None) -> 
         history=history,
         seed=seed,
     )
+
+
+def pege(actions: ActionSet) -> PEGE:
+    """PEGE with the ordinary least squares of all exploration rounds, O(d^3) a phase; PEGE's default costs less.
+
+    Examples
+    --------
+    >>> from driftls.actions import Sphere
+    >>> pege(Sphere(3)).tracker.n
+    0
+    """
+    return PEGE(actions, method="ols")
+
+
+def fpege_gd(actions: ActionSet, *, step: Literal["theorem", "printed"] = "theorem", seed: Seed = None) -> PEGE:
+    """fPEGE-GD: fOLS-GD on the exploration rounds, with Theorem 2's step or with the c/n of the algorithm's box.
+
+    The box's step blows up in the first phases; see `PEGE.fast`, which also has averaged steps that need no mu.
+
+    Examples
+    --------
+    >>> from driftls.actions import Sphere
+    >>> fpege_gd(Sphere(3), step="printed").tracker.step_size
+    Power(scale=4.0, offset=0.0, exponent=1.0)
+    """
+    if step not in ("theorem", "printed"):
+        raise SettingsError(f'step must be "theorem" or "printed", got {step!r}: the paper has no other.')
+    return PEGE.fast(actions, step=step, seed=seed)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from driftls.errors import SettingsError
 from driftls.kernels.schedules import NORMALISED, POWER, TABLE
+from driftls.theory import check_admissible
 
-__all__ = ["Normalised", "Power", "Schedule", "Tabulated", "as_schedule", "ridge", "theorem_one_c"]
+__all__ = ["Normalised", "Power", "Schedule", "Tabulated", "as_schedule", "ridge"]
 
 
 @dataclass(frozen=True)
@@ -58,21 +59,9 @@ class Power:
         >>> Power.theorem_one(mu=0.5)
         Power(scale=1.5, offset=6.0, exponent=1.0)
         """
-        c = theorem_one_c(mu, c)
+        c = 3.0 / mu if c is None and mu > 0.0 else float(c or 0.0)
+        check_admissible(mu, c)
         return cls(c / 4.0, c, 1.0)
-
-
-def theorem_one_c(mu: float, c: float | None = None) -> float:
-    """Theorem 1's c, checked: mu c/4 must lie in (2/3, 1)."""
-    if not (isfinite(mu) and mu > 0.0):
-        raise SettingsError(f"mu must be a positive number, got {mu}. It is the smallest eigenvalue of A_n / n.")
-    c = 3.0 / mu if c is None else float(c)
-    if not 2.0 / 3.0 < mu * c / 4.0 < 1.0:
-        raise SettingsError(
-            f"mu*c/4 = {mu * c / 4.0:.2f}, but Theorem 1 needs it in (2/3, 1). "
-            f"Choose c in ({8.0 / (3.0 * mu):.2f}, {4.0 / mu:.2f})."
-        )
-    return c
 
 
 @dataclass(frozen=True)

@@ -66,23 +66,28 @@ def cd_forget(state: CDState, rows: Any, i: int, m: int) -> None:
 
 
 @kernel
-def cd_step(state: CDState, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
-    """j = argmax r_j^2/A_jj;  delta = r_j/A_jj;  theta_j += delta;  r -= delta A_j"""
-    coords, scalars = state.coords, state.scalars
-    scale, ridge = scalars[SCALE], scalars[RIDGE]
+def descend(solution: Vector, residual: Vector, state: CDState) -> None:
+    """j = argmax r_j^2/A_jj;  delta = r_j/A_jj;  solution_j += delta;  r -= delta A_j, for any right-hand side"""
+    scale, ridge, diagonals = state.scalars[SCALE], state.scalars[RIDGE], state.coords[DIAGONAL]
     best, gain = -1, 0.0
-    for j in range(coords.shape[1]):
-        r = coords[RESIDUAL, j]
-        diagonal = scale * coords[DIAGONAL, j] + ridge
+    for j in range(residual.size):
+        r = residual[j]
+        diagonal = scale * diagonals[j] + ridge
         if r * r > gain * diagonal and diagonal > 0.0:  # the first of equals
             best, gain = j, r * r / diagonal
     if best >= 0:
-        delta = coords[RESIDUAL, best] / (scale * coords[DIAGONAL, best] + ridge)
-        coords[THETA, best] += delta
+        delta = residual[best] / (scale * diagonals[best] + ridge)
+        solution[best] += delta
         line = state.gram[best]
-        for j in range(coords.shape[1]):
-            coords[RESIDUAL, j] -= delta * scale * line[j]
-        coords[RESIDUAL, best] -= delta * ridge
+        for j in range(residual.size):
+            residual[j] -= delta * scale * line[j]
+        residual[best] -= delta * ridge
+
+
+@kernel
+def cd_step(state: CDState, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
+    """One Gauss-Southwell step on A theta = b"""
+    descend(state.coords[THETA], state.coords[RESIDUAL], state)
     return 0.0
 
 

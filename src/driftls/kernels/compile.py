@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -78,6 +79,12 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     _impl_class = _CacheImpl
 
 
+def leaf(function: Function) -> Function:
+    """A small kernel that is always inlined: handing rows and states over by value would cost more than its work."""
+    compiled: Any = njit(function, forceinline=True, **OPTIONS)
+    return compiled
+
+
 def kernel(function: Function) -> Function:
     """Compile `function` on first use, keep the machine code on disk, and notice when any kernel was edited."""
     compiled: Any = njit(function, **OPTIONS)
@@ -104,7 +111,7 @@ def by_type(table: dict[type, Callable[..., Any]]) -> Callable[..., Any]:
 
     if JIT:
 
-        @overload(pick, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
+        @overload(pick, strict=False, jit_options={**OPTIONS, "forceinline": True})  # type: ignore[untyped-decorator]
         def _choose(*signature: Any) -> Any:
             leaf: Any = table.get(getattr(signature[0], "instance_class", type(None)))
             return None if leaf is None else leaf.py_func
@@ -127,11 +134,30 @@ def _prefetch(_context: Any, array: Any, offset: Any) -> Any:
     return types.void(array, types.intp), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _cycles(_context: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function_type = cgutils.ir.FunctionType(cgutils.ir.IntType(64), [])
+        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.readcyclecounter")
+        return builder.call(function, [])
+
+    return types.int64(), generate
+
+
+def cycles() -> int:
+    """The processor's clock, to tell how the time of a loop is shared out."""
+    return time.perf_counter_ns()
+
+
 def prefetch(array: Any, offset: int) -> None:
     """Ask the processor for the cache line of `array.flat[offset]` (contiguous arrays); changes no result."""
 
 
 if JIT:
+
+    @overload(cycles, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
+    def _cycles_overload() -> Any:
+        return lambda: _cycles()
 
     @overload(prefetch, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
     def _prefetch_overload(array: Any, offset: Any) -> Any:

@@ -1,9 +1,9 @@
 """Many arrays behind one argument.
 
-A compiled call spends a quarter of a microsecond on each array that it is handed, and a tracker has a dozen. So the
-addresses and shapes of its arrays are kept in one array of integers, the *words* of its frame; a kernel turns them
-back into the named tuples that the maths is written for, at no cost. The owner of the arrays writes the words again
-whenever one of them moved.
+A compiled call spends time on each array that it is handed, and a tracker has a dozen. So the addresses and shapes
+of its arrays are kept in one array of integers, the *words* of its frame; a kernel turns them back into the named
+tuples that the maths is written for, at no cost. The owner of the arrays writes the words again whenever one of them
+moved.
 
 A field says what it is through its annotation: `Vector`, `Matrix`, `Coordinates`, `Integers`, `Indices`, `Values`.
 """
@@ -49,11 +49,6 @@ def fields(cls: type) -> list[tuple[str, Field]]:
     return [(name, hint.__metadata__[0]) for name, hint in get_type_hints(cls, include_extras=True).items()]
 
 
-def size(cls: type) -> int:
-    """How many words a tuple of this class takes: an address and a shape for each array."""
-    return sum(1 + field.ndim for _, field in fields(cls))
-
-
 def pack(parts: Sequence[NamedTuple]) -> NDArray[np.int64]:
     """The words of these tuples, one after the other."""
     words: list[int] = []
@@ -74,33 +69,44 @@ def _pointer(_context: Any, address: Any, dtype: Any) -> Any:
     return kind(address, dtype), generate
 
 
-def unpack(cls: Any, words: Any, at: int, values: Any) -> Any:
-    """The tuple whose words start at `at`; `values` tells precision (its dtype) and layout (2-d: dense rows)."""
-    arrays, dense = [], values.ndim == 2
-    for _, field in fields(cls):
-        shape = tuple(int(word) for word in words[at + 1 : at + 1 + field.ndim])
-        dtype = np.dtype(field.dtype or values.dtype)
-        count = int(np.prod(shape))
-        buffer = (ctypes.c_char * (count * dtype.itemsize)).from_address(int(words[at])) if count else b""
-        order = "F" if field.together and not dense else "C"
-        arrays.append(np.frombuffer(buffer, dtype=dtype).reshape(shape, order=order))  # type: ignore[call-overload]
-        at += 1 + field.ndim
-    return cls(*arrays)
+def unpack(words: Any, values: Any, *classes: Any) -> Any:
+    """The tuples of these classes, in the order in which they were packed.
+
+    `values` tells precision (its dtype) and layout (2-d: dense rows).
+    """
+    found, at, dense = [], 0, values.ndim == 2
+    for cls in classes:
+        arrays = []
+        for _, field in fields(cls):
+            shape = tuple(int(word) for word in words[at + 1 : at + 1 + field.ndim])
+            dtype = np.dtype(field.dtype or values.dtype)
+            count = int(np.prod(shape))
+            buffer = (ctypes.c_char * (count * dtype.itemsize)).from_address(int(words[at])) if count else b""
+            order = "F" if field.together and not dense else "C"
+            arrays.append(np.frombuffer(buffer, dtype=dtype).reshape(shape, order=order))  # type: ignore[call-overload]
+            at += 1 + field.ndim
+        found.append(cls(*arrays))
+    return tuple(found)
 
 
 if JIT:
 
     @overload(unpack, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
-    def _unpack_overload(cls: Any, words: Any, at: Any, values: Any) -> Any:
-        dense, lines, offset = values.ndim == 2, [], 0
+    def _unpack_overload(words: Any, values: Any, *classes: Any) -> Any:
+        dense, parts, at = values.ndim == 2, [], 0
         precision = np.float64 if values.dtype == types.float64 else np.float32
-        names: dict[str, Any] = {"cls": cls.instance_class, "_pointer": _pointer, "carray": carray, "farray": farray}
-        for name, field in fields(cls.instance_class):
-            names[f"{name}_dtype"] = field.dtype or precision
-            shape = "".join(f"words[at + {offset + 1 + axis}], " for axis in range(field.ndim))
-            maker = "farray" if field.together and not dense else "carray"
-            lines.append(f"{maker}(_pointer(words[at + {offset}], {name}_dtype), ({shape}))")
-            offset += 1 + field.ndim
-        names["_cls"] = cls.instance_class
-        exec(f"def build(cls, words, at, values):\n    return _cls({', '.join(lines)})", names)
+        names: dict[str, Any] = {"_pointer": _pointer, "carray": carray, "farray": farray}
+        given = classes[0] if len(classes) == 1 and isinstance(classes[0], types.BaseTuple | tuple) else classes
+        for number, cls in enumerate(given):
+            arrays = []
+            names[f"class_{number}"] = cls.instance_class
+            for name, field in fields(cls.instance_class):
+                dtype = f"dtype_{number}_{name}"
+                names[dtype] = field.dtype or precision
+                shape = "".join(f"words[{at + 1 + axis}], " for axis in range(field.ndim))
+                maker = "farray" if field.together and not dense else "carray"
+                arrays.append(f"{maker}(_pointer(words[{at}], {dtype}), ({shape}))")
+                at += 1 + field.ndim
+            parts.append(f"class_{number}({', '.join(arrays)})")
+        exec(f"def build(words, values, *classes):\n    return ({', '.join(parts)},)", names)
         return names["build"]

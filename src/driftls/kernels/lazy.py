@@ -17,20 +17,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.compile import kernel
+from driftls.kernels.compile import leaf
 from driftls.kernels.frames import Vector
 from driftls.kernels.rows import row_axpy, row_axpy2, row_dot, row_dot2
 
 U, G = 0, 1  # the quantities kept for each coordinate
 P, Q = 0, 1  # the two scalars
 
-# Below this P the numbers u would soon overflow, and below this a single shrinkage loses digits: then, rarely, theta
-# is written out in O(d) and the scalars start afresh.
+# Below this P the numbers u would soon overflow, and below this a single shrinkage loses digits: then, rarely, theta is
+# written out in O(d) and the scalars start afresh.
 SMALLEST_PRODUCT = 1e-120
 SMALLEST_FACTOR = 1e-3
+LARGEST_Q = 1e3  # beyond it P u and Q G would cancel ever more digits; it grows without end only where rows are dropped
 
 
-@kernel
+@leaf
 def settle(coords: Any, scalars: Vector, a: float, b: float) -> None:
     """theta <- a theta - b G written out; P = 1, Q = 0."""
     for j in range(coords.shape[1]):
@@ -40,30 +41,30 @@ def settle(coords: Any, scalars: Vector, a: float, b: float) -> None:
     scalars[Q] = 0.0
 
 
-@kernel
+@leaf
 def move(coords: Any, scalars: Vector, a: float, b: float) -> None:
     """theta <- a theta - b G"""
-    if a > SMALLEST_FACTOR and a * scalars[P] > SMALLEST_PRODUCT:
+    if a > SMALLEST_FACTOR and a * scalars[P] > SMALLEST_PRODUCT and scalars[Q] < LARGEST_Q:
         scalars[P] *= a
         scalars[Q] = a * scalars[Q] + b
     else:
         settle(coords, scalars, a, b)
 
 
-@kernel
+@leaf
 def dot(coords: Any, scalars: Vector, rows: Any, i: int) -> float:
     """theta . x_i"""
     u, g = row_dot2(rows, i, coords)
     return scalars[P] * u - scalars[Q] * g
 
 
-@kernel
+@leaf
 def add(coords: Any, scalars: Vector, rows: Any, i: int, alpha: float, beta: float) -> None:
     """theta += alpha x_i and G += beta x_i"""
     row_axpy2(rows, i, (alpha + scalars[Q] * beta) / scalars[P], beta, coords)
 
 
-@kernel
+@leaf
 def shrink(coords: Any, scalars: Vector, a: float) -> None:
     """theta <- a theta, for a scheme that keeps no G"""
     if a > SMALLEST_FACTOR and a * scalars[P] > SMALLEST_PRODUCT:
@@ -74,19 +75,19 @@ def shrink(coords: Any, scalars: Vector, a: float) -> None:
         scalars[P] = 1.0
 
 
-@kernel
+@leaf
 def shrunk_dot(coords: Any, scalars: Vector, rows: Any, i: int) -> float:
     """theta . x_i, for a scheme that keeps no G"""
     return scalars[P] * row_dot(rows, i, coords, U)
 
 
-@kernel
+@leaf
 def shrunk_add(coords: Any, scalars: Vector, rows: Any, i: int, alpha: float) -> None:
     """theta += alpha x_i, for a scheme that keeps no G"""
     row_axpy(rows, i, alpha / scalars[P], coords, U)
 
 
-@kernel
+@leaf
 def read(coords: Any, scalars: Vector, out: Vector) -> None:
     """out = theta"""
     for j in range(out.size):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from driftls.kernels.compile import by_type, kernel, prefetch
+from driftls.kernels.compile import by_type, leaf, prefetch
 from driftls.kernels.frames import Indices, Integers, Matrix, ValueRows, Values, Vector
 
 
@@ -32,42 +32,42 @@ class SparseRows(NamedTuple):
 # Where row i begins and ends, and which coordinate and value stand at place p of it.
 
 
-@kernel
+@leaf
 def dense_begin(rows: Any, i: int) -> int:
     return 0
 
 
-@kernel
+@leaf
 def dense_end(rows: Any, i: int) -> int:
     return rows.X.shape[1]
 
 
-@kernel
+@leaf
 def dense_index(rows: Any, i: int, p: int) -> int:
     return p
 
 
-@kernel
+@leaf
 def dense_value(rows: Any, i: int, p: int) -> float:
     return float(rows.X[i, p])
 
 
-@kernel
+@leaf
 def sparse_begin(rows: Any, i: int) -> int:
     return rows.start[i]
 
 
-@kernel
+@leaf
 def sparse_end(rows: Any, i: int) -> int:
     return rows.stop[i]
 
 
-@kernel
+@leaf
 def sparse_index(rows: Any, i: int, p: int) -> int:
     return rows.indices[p]
 
 
-@kernel
+@leaf
 def sparse_value(rows: Any, i: int, p: int) -> float:
     return float(rows.values[p])
 
@@ -78,7 +78,7 @@ index = by_type({DenseRows: dense_index, SparseRows: sparse_index})
 value = by_type({DenseRows: dense_value, SparseRows: sparse_value})
 
 
-@kernel
+@leaf
 def dense_store(rows: Any, slot: int, block: Any, k: int, used: int) -> int:
     """Copy row k of the block into a slot; dense rows need no arena"""
     for j in range(rows.X.shape[1]):
@@ -87,7 +87,7 @@ def dense_store(rows: Any, slot: int, block: Any, k: int, used: int) -> int:
     return used
 
 
-@kernel
+@leaf
 def sparse_store(rows: Any, slot: int, block: Any, k: int, used: int) -> int:
     """Append row k of the block to the arena and point a slot at it; returns the arena's new end"""
     rows.start[slot] = used
@@ -100,17 +100,17 @@ def sparse_store(rows: Any, slot: int, block: Any, k: int, used: int) -> int:
     return used
 
 
-@kernel
+@leaf
 def dense_prefetch(rows: Any, i: int, stage: int) -> None:
     """Ask for row i; nothing has to be looked up first, so the far stage does it all"""
     if stage == FAR:
         dim = rows.X.shape[1]
-        for j in range(0, dim, 64 // rows.X.itemsize):
+        for j in range(0, min(dim, MOST_LINES * PER_LINE), PER_LINE):
             prefetch(rows.X, i * dim + j)
         prefetch(rows.y, i)
 
 
-@kernel
+@leaf
 def sparse_prefetch(rows: Any, i: int, stage: int) -> None:
     """Ask for row i: far ahead for where it lies, nearer (once that has come) for the row itself"""
     if stage == FAR:
@@ -120,8 +120,7 @@ def sparse_prefetch(rows: Any, i: int, stage: int) -> None:
     else:
         for p in range(rows.start[i], rows.stop[i] + 15, 16):
             prefetch(rows.indices, p)
-        per_line = 64 // rows.values.itemsize
-        for p in range(rows.start[i], rows.stop[i] + per_line - 1, per_line):
+        for p in range(rows.start[i], rows.stop[i] + PER_LINE - 1, PER_LINE):
             prefetch(rows.values, p)
 
 
@@ -130,13 +129,13 @@ NOT_FINITE, BAD_INDEX, UNSORTED = 1, 2, 3
 LARGEST = 1e150
 
 
-@kernel
+@leaf
 def dense_index_fault(rows: Any, i: int, dim: int) -> int:
     """The indices of a dense row cannot be wrong"""
     return 0
 
 
-@kernel
+@leaf
 def sparse_index_fault(rows: Any, i: int, dim: int) -> int:
     """Indices must increase and lie in 0 ... dim - 1"""
     last = -1
@@ -151,6 +150,8 @@ def sparse_index_fault(rows: Any, i: int, dim: int) -> int:
 
 
 FAR, NEAR = 0, 1
+PER_LINE = 8  # float64 numbers in a cache line
+MOST_LINES = 20  # of a longer row the processor fetches the rest by itself
 index_fault = by_type({DenseRows: dense_index_fault, SparseRows: sparse_index_fault})
 row_store = by_type({DenseRows: dense_store, SparseRows: sparse_store})
 row_prefetch = by_type({DenseRows: dense_prefetch, SparseRows: sparse_prefetch})
@@ -159,7 +160,7 @@ row_prefetch = by_type({DenseRows: dense_prefetch, SparseRows: sparse_prefetch})
 # From here on there is one copy for both.
 
 
-@kernel
+@leaf
 def row_dot(rows: Any, i: int, coords: Any, k: int) -> float:
     """x_i . coords[k]"""
     total = 0.0
@@ -168,7 +169,7 @@ def row_dot(rows: Any, i: int, coords: Any, k: int) -> float:
     return total
 
 
-@kernel
+@leaf
 def row_dot2(rows: Any, i: int, coords: Any) -> tuple[float, float]:
     """x_i . coords[0] and x_i . coords[1], reading the row once"""
     first = 0.0
@@ -181,14 +182,14 @@ def row_dot2(rows: Any, i: int, coords: Any) -> tuple[float, float]:
     return first, second
 
 
-@kernel
+@leaf
 def row_axpy(rows: Any, i: int, alpha: float, coords: Any, k: int) -> None:
     """coords[k] += alpha x_i"""
     for p in range(begin(rows, i), end(rows, i)):
         coords[k, index(rows, i, p)] += alpha * value(rows, i, p)
 
 
-@kernel
+@leaf
 def row_axpy2(rows: Any, i: int, alpha: float, beta: float, coords: Any) -> None:
     """coords[0] += alpha x_i and coords[1] += beta x_i"""
     for p in range(begin(rows, i), end(rows, i)):
@@ -198,7 +199,7 @@ def row_axpy2(rows: Any, i: int, alpha: float, beta: float, coords: Any) -> None
         coords[1, j] += beta * x
 
 
-@kernel
+@leaf
 def row_norm2(rows: Any, i: int) -> float:
     """x_i . x_i"""
     total = 0.0
@@ -208,7 +209,7 @@ def row_norm2(rows: Any, i: int) -> float:
     return total
 
 
-@kernel
+@leaf
 def row_rank_one(rows: Any, i: int, weight: float, gram: Matrix) -> None:
     """gram += weight x_i x_i', touching nnz^2 entries"""
     for p in range(begin(rows, i), end(rows, i)):
@@ -219,7 +220,7 @@ def row_rank_one(rows: Any, i: int, weight: float, gram: Matrix) -> None:
                 line[index(rows, i, q)] += alpha * value(rows, i, q)
 
 
-@kernel
+@leaf
 def row_fault(rows: Any, i: int, dim: int) -> int:
     """0 if row i can be used, else what is wrong with it"""
     fault: int = index_fault(rows, i, dim)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from driftls.kernels import lazy
-from driftls.kernels.compile import kernel
+from driftls.kernels.compile import leaf
 from driftls.kernels.frames import Coordinates, Vector
 
 SCALARS = 2
@@ -27,7 +27,7 @@ class SAGAState(NamedTuple):
     residual: Vector
 
 
-@kernel
+@leaf
 def table_enter(state: SAGAState, rows: Any, i: int, m: int, ridge: float) -> None:
     """A new row enters with its present residual: r_i = x_i.theta - y_i, G += r_i x_i"""
     residual = lazy.dot(state.coords, state.scalars, rows, i) - rows.y[i]
@@ -35,13 +35,13 @@ def table_enter(state: SAGAState, rows: Any, i: int, m: int, ridge: float) -> No
     lazy.add(state.coords, state.scalars, rows, i, 0.0, residual)
 
 
-@kernel
+@leaf
 def table_forget(state: SAGAState, rows: Any, i: int, m: int) -> None:
     """A row leaves and takes its stored gradient along: G -= r_i x_i"""
     lazy.add(state.coords, state.scalars, rows, i, 0.0, -state.residual[i])
 
 
-@kernel
+@leaf
 def sag_step(state: SAGState, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
     """r_i <- x_i.theta - y_i;  theta <- theta - gamma ((1/m) sum_k r_k x_k + lam theta)      [eq:SAG]"""
     coords, scalars = state.coords, state.scalars
@@ -52,7 +52,7 @@ def sag_step(state: SAGState, rows: Any, i: int, m: int, gamma: float, lam: floa
     return residual
 
 
-@kernel
+@leaf
 def saga_step(state: SAGAState, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
     """theta <- theta - gamma (e x_i + G/m + lam theta), then G += e x_i;  e = (x_i.theta - y_i) - r_i"""
     coords, scalars = state.coords, state.scalars
@@ -64,13 +64,13 @@ def saga_step(state: SAGAState, rows: Any, i: int, m: int, gamma: float, lam: fl
     return residual
 
 
-@kernel
+@leaf
 def lazy_dot(state: SAGAState, rows: Any, i: int) -> float:
     """theta . x_i"""
     return lazy.dot(state.coords, state.scalars, rows, i)
 
 
-@kernel
+@leaf
 def lazy_read(state: SAGAState, out: Vector) -> None:
     """out = theta"""
     lazy.read(state.coords, state.scalars, out)

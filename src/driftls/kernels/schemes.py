@@ -12,7 +12,16 @@ from driftls.kernels.cd import CDState, cd_dot, cd_enter, cd_forget, cd_read, cd
 from driftls.kernels.compile import by_type, kernel
 from driftls.kernels.diagonal import DiagonalState, diagonal_dot, diagonal_enter, diagonal_read
 from driftls.kernels.exact import ExactState, exact_dot, exact_enter, exact_forget, exact_read
-from driftls.kernels.gd import GDState, gd_dot, gd_read, gd_step
+from driftls.kernels.gd import (
+    AveragedGDState,
+    GDState,
+    averaged_gd_dot,
+    averaged_gd_read,
+    averaged_gd_step,
+    gd_dot,
+    gd_read,
+    gd_step,
+)
 from driftls.kernels.sag import (
     SAGAState,
     SAGState,
@@ -58,6 +67,7 @@ def step_nothing(state: Any, rows: Any, i: int, m: int, gamma: float, lam: float
 # A row has come: (state, rows, i, rows held, total ridge n lambda_n)
 ENTER: Table = {
     GDState: enter_nothing,
+    AveragedGDState: enter_nothing,
     SVRGState: svrg_enter,
     SVRGAverageState: svrg_average_enter,
     SAGState: table_enter,
@@ -69,6 +79,7 @@ ENTER: Table = {
 # A row is about to be overwritten: (state, rows, i, rows held)
 FORGET: Table = {
     GDState: forget_nothing,
+    AveragedGDState: forget_nothing,
     SVRGState: svrg_forget,
     SVRGAverageState: svrg_average_forget,
     SAGState: table_forget,
@@ -80,6 +91,7 @@ FORGET: Table = {
 # One inner step on row i: (state, rows, i, rows held, gamma, lambda_n); returns the error that it saw
 STEP: Table = {
     GDState: gd_step,
+    AveragedGDState: averaged_gd_step,
     SVRGState: svrg_step,
     SVRGAverageState: svrg_average_step,
     SAGState: sag_step,
@@ -91,6 +103,7 @@ STEP: Table = {
 # theta . x_i: (state, rows, i)
 DOT: Table = {
     GDState: gd_dot,
+    AveragedGDState: averaged_gd_dot,
     SVRGState: lazy_dot,
     SVRGAverageState: svrg_average_dot,
     SAGState: lazy_dot,
@@ -102,6 +115,7 @@ DOT: Table = {
 # theta: (state, out)
 READ: Table = {
     GDState: gd_read,
+    AveragedGDState: averaged_gd_read,
     SVRGState: lazy_read,
     SVRGAverageState: svrg_average_read,
     SAGState: lazy_read,

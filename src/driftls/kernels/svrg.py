@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from driftls.kernels import lazy
 from driftls.kernels.compile import kernel
 from driftls.kernels.frames import Coordinates, Matrix, Vector
 from driftls.kernels.rows import row_axpy, row_dot, row_rank_one
 
 ANCHOR = 2  # after u and G
-SEEN, REFRESHED, EVERY = 2, 3, 4  # after P and Q: rows so far, how many there were at the last refresh, and the rule
-SCALARS = 5
-GROWTH = 1.25  # EVERY = 0: refresh when the rows have grown by a quarter, five visits a row in all
+SINCE, DUE, EVERY, PER_ROW = 2, 3, 4, 5  # after P and Q: steps since the last refresh, when it is due, the rule, T
+SCALARS = 6
+GROWTH = 0.25  # EVERY = 0: refresh after a quarter as many rows as are held; growing, that is five visits a row in all
 
 THETA, MEAN, GRADIENT, MOMENT = 0, 1, 2, 3
 STEPS = 0
@@ -36,21 +38,17 @@ class SVRGAverageState(NamedTuple):
 
 @kernel
 def svrg_enter(state: SVRGState, rows: Any, i: int, m: int, ridge: float) -> None:
-    """A new row joins the anchor's full gradient in O(nnz); when it is due, the anchor moves to theta"""
+    """A new row joins the anchor's full gradient in O(nnz)"""
     coords, scalars = state.coords, state.scalars
-    scalars[SEEN] += 1.0
-    due = scalars[REFRESHED] * GROWTH if scalars[EVERY] == 0.0 else scalars[REFRESHED] + scalars[EVERY]
-    if scalars[SEEN] >= due:
-        refresh(state, rows, m)
-    else:
-        lazy.add(coords, scalars, rows, i, 0.0, row_dot(rows, i, coords, ANCHOR) - rows.y[i])
+    lazy.add(coords, scalars, rows, i, 0.0, row_dot(rows, i, coords, ANCHOR) - rows.y[i])
 
 
 @kernel
 def refresh(state: SVRGState, rows: Any, m: int) -> None:
     """anchor = theta, G = sum_i (x_i.anchor - y_i) x_i over all m rows"""
     coords, scalars = state.coords, state.scalars
-    scalars[REFRESHED] = scalars[SEEN]
+    scalars[SINCE] = 0.0
+    scalars[DUE] = scalars[PER_ROW] * (np.ceil(GROWTH * m) if scalars[EVERY] == 0.0 else scalars[EVERY])
     for j in range(coords.shape[1]):
         theta = scalars[lazy.P] * coords[lazy.U, j] - scalars[lazy.Q] * coords[lazy.G, j]
         coords[lazy.U, j] = theta
@@ -73,9 +71,13 @@ def svrg_forget(state: SVRGState, rows: Any, i: int, m: int) -> None:
 def svrg_step(state: SVRGState, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
     """theta <- theta - gamma (x_i.(theta - anchor) x_i + G/m + lam theta)      [eq:svrg-update]
 
-    The paper's f'_i(theta) - f'_i(anchor) + F'(anchor), with lam (theta - anchor) + lam anchor added up.
+    The paper's f'_i(theta) - f'_i(anchor) + F'(anchor), with lam (theta - anchor) + lam anchor added up. When it is
+    due, the anchor moves to theta first.
     """
     coords, scalars = state.coords, state.scalars
+    if scalars[SINCE] >= scalars[DUE]:
+        refresh(state, rows, m)
+    scalars[SINCE] += 1.0
     prediction = lazy.dot(coords, scalars, rows, i)
     change = prediction - row_dot(rows, i, coords, ANCHOR)
     lazy.move(coords, scalars, 1.0 - gamma * lam, gamma / m)

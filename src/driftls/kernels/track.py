@@ -10,15 +10,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from driftls.kernels import schedules
-from driftls.kernels.compile import kernel
-from driftls.kernels.frames import Integers, Vector, size, unpack
+from driftls.kernels.compile import kernel, leaf
+from driftls.kernels.frames import Integers, Vector, unpack
 from driftls.kernels.rows import FAR, NEAR, DenseRows, SparseRows, row_fault, row_norm2, row_prefetch, row_store
 from driftls.kernels.schedules import Plan
 from driftls.kernels.schemes import dot, enter, forget, read, step
 
 # plan.knobs
-STEPS, DRAWS, GUARD, LOOKAHEAD, PREFETCH_FROM = 0, 1, 2, 3, 4
-KNOBS = 5
+STEPS, DRAWS, GUARD, LOOKAHEAD, PREFETCH_FROM, NORMALISE = 0, 1, 2, 3, 4, 5
+KNOBS = 6
 
 # Log.book
 KIND, CAPACITY, HELD, SEEN, USED, FAULT_ROW, DONE = 0, 1, 2, 3, 4, 5, 6
@@ -60,16 +60,22 @@ def place(log: Log) -> int:
     return int(held) if kind != NOTHING else -1
 
 
-@kernel
-def look_ahead(plan: Plan, log: Log, rows: Any, t: int, stage: int, distance: int) -> None:
-    """Ask for the row that will be drawn `distance` steps from step t of this round: the tape already knows it"""
-    steps, book = int(plan.knobs[STEPS]), log.book
-    rounds = (t + distance) // steps
-    place_draws = rounds if book[KIND] == RESERVOIR else 0
-    position = log.cursor[0] + distance + place_draws
+@leaf
+def look_ahead(log: Log, rows: Any, cursor: int, s: int, steps: int, held: int, stage: int) -> None:
+    """Ask for the row of step s of this round, or of a later round: the tape already knows it"""
+    book = log.book
+    if s < steps:
+        row_prefetch(rows, int(log.tape[cursor + s] * held), stage)
+        return
+    position = cursor + s
+    while s >= steps:  # a division would cost more than the step
+        s -= steps
+        held = min(held + 1, book[CAPACITY])
+        position += 1 if book[KIND] == RESERVOIR else 0
     if position < log.tape.size:
-        held = min(book[HELD] + rounds, book[CAPACITY])
-        row_prefetch(rows, int(log.tape[position] * held), stage)
+        i = int(log.tape[position] * held)
+        if i < book[HELD]:  # a row that has yet to come lies nowhere
+            row_prefetch(rows, i, stage)
 
 
 @kernel
@@ -102,17 +108,20 @@ def track(state: Any, plan: Plan, log: Log, rows: Any, block: Any, first: int, l
         gamma = schedules.step_size(plan, n, lam, health[MAX_NORM2])
         error = 0.0
         if knobs[DRAWS] == 0.0:
+            if knobs[NORMALISE] != 0.0:  # NLMS: the newest row's own squared norm
+                norm2 = row_norm2(block, k)
+                gamma = gamma / norm2 if norm2 > 0.0 else 0.0
             for _ in range(steps):
                 error = step(state, block, k, held, gamma, lam)
         else:
             far = held > knobs[PREFETCH_FROM]
+            cursor = log.cursor[0]
             for t in range(steps):
                 if far:
-                    look_ahead(plan, log, rows, t, FAR, 2 * lookahead)
-                    look_ahead(plan, log, rows, t, NEAR, lookahead)
-                i = int(log.tape[log.cursor[0]] * held)
-                log.cursor[0] += 1
-                error = step(state, rows, i, held, gamma, lam)
+                    look_ahead(log, rows, cursor, t + 2 * lookahead, steps, held, FAR)
+                    look_ahead(log, rows, cursor, t + lookahead, steps, held, NEAR)
+                error = step(state, rows, int(log.tape[cursor + t] * held), held, gamma, lam)
+            log.cursor[0] = cursor + steps
         if knobs[GUARD] != 0.0:
             health[ERROR2] += 0.01 * (error * error - health[ERROR2])
             if not health[ERROR2] <= RUNAWAY * health[MAX_Y2]:
@@ -164,26 +173,17 @@ def entries(state_class: type) -> Entries:
 
     A frame holds the words of the state, the plan, the log and the rows, in this order.
     """
-    plan_at = size(state_class)
-    log_at = plan_at + size(Plan)
-    rows_at = log_at + size(Log)
 
     @kernel
     def advance_dense(words: Any, X: Any, y: Any, first: int, last: int) -> int:
-        state = unpack(state_class, words, 0, X)
-        plan = unpack(Plan, words, plan_at, X)
-        log = unpack(Log, words, log_at, X)
-        rows = unpack(DenseRows, words, rows_at, X)
+        state, plan, log, rows = unpack(words, X, state_class, Plan, Log, DenseRows)
         return checked_track(state, plan, log, rows, DenseRows(X, y), X.shape[1], first, last)
 
     @kernel
     def advance_sparse(
         words: Any, start: Any, stop: Any, index: Any, value: Any, y: Any, dim: int, first: int, last: int
     ) -> int:
-        state = unpack(state_class, words, 0, value)
-        plan = unpack(Plan, words, plan_at, value)
-        log = unpack(Log, words, log_at, value)
-        rows = unpack(SparseRows, words, rows_at, value)
+        state, plan, log, rows = unpack(words, value, state_class, Plan, Log, SparseRows)
         return checked_track(state, plan, log, rows, SparseRows(start, stop, index, value, y), dim, first, last)
 
     return Entries(advance_dense, advance_sparse, read_all, predict_all)

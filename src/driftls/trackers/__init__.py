@@ -4,6 +4,7 @@
 |---|---|---|---|
 | `OLS`, `RLS` | O(d^2) | O(d^2) | is it |
 | `GD`, `SVRG`, `SAG`, `SAGA` | O(steps nnz) | O(d) and the history | SAGA closest |
+| `SVRG(anchor="average")`, as printed | O(steps d^2) | O(d^2) and the history | |
 | `CD` | O(nnz^2 + steps d) | O(d^2) | very closely |
 | `Diagonal` | O(nnz) | O(d) | where features rarely overlap |
 """

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from driftls import persistence, schedules
 from driftls.draws import Draws, Seed
 from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
-from driftls.history import History, describe, from_header
+from driftls.history import History, Mapped, describe, from_header
 from driftls.kernels import track
 from driftls.kernels.frames import pack
 from driftls.kernels.rows import DenseRows, SparseRows
@@ -102,7 +102,7 @@ class Tracker(ABC):
             and type(x) is np.ndarray
             and x.dtype == self._dtype
             and x.shape == self._shape
-            and x.flags.c_contiguous
+            and x.flags.carray
             and not self._sparse
         ):
             try:
@@ -174,6 +174,7 @@ class Tracker(ABC):
         knobs[track.DRAWS] = self._draws_rows
         knobs[track.GUARD] = self.guard
         knobs[track.LOOKAHEAD] = LOOKAHEAD
+        knobs[track.NORMALISE] = getattr(self, "newest", False)
         knobs[track.PREFETCH_FROM] = PREFETCH_FROM_BYTES / width
         empty = np.empty(0)
         self._plan = Plan(schedules.encode(self.step_size), empty, schedules.encode(self.regularisation), empty, knobs)
@@ -194,36 +195,45 @@ class Tracker(ABC):
         self._words = pack(self._alive)
 
     def _prepare(self, wanted: int, block: Block, first: int) -> int:
-        """Have draws, room and schedule values ready; returns for how many rows (at least one)."""
-        per_row = (self.steps if self._draws_rows else 0) + self._place_draws
-        rows = wanted
-        if per_row:
-            rows = min(rows, self._draws.tape.size // per_row)
-            if rows == 0:
-                raise SettingsError(f"steps={self.steps} is more than the tape holds ({self._draws.tape.size}).")
-            ahead = self._draws.ready(rows * per_row) // per_row
-        else:
-            ahead = MOST
+        """Have draws, room and schedule values ready; returns for how many rows of the block (at least one)."""
+        rows = self._drawable(wanted)
+        nnz = int(block.stop[first + rows - 1] - block.start[first]) if isinstance(block, SparseRows) else 0
+        return self._make_room(rows, nnz, wanted)  # the check looks at the schedules of all that is wanted
+
+    def _prepare_rounds(self, wanted: int, longest: int) -> int:
+        """The same for rows that are not known yet, of at most so many non-zeros."""
+        rows = self._drawable(wanted)
+        return self._make_room(rows, rows * longest, rows)
+
+    def _drawable(self, wanted: int) -> int:
+        """At most as many rows as the tape has draws for."""
+        per_row = self._draws_per_row
+        if per_row > self._draws.tape.size:
+            raise SettingsError(f"steps={self.steps} is more than the tape of draws holds ({self._draws.tape.size}).")
+        return min(wanted, self._draws.tape.size // per_row) if per_row else wanted
+
+    def _make_room(self, rows: int, nnz: int, planned: int) -> int:
+        per_row, history = self._draws_per_row, self.history
+        ahead = self._draws.ready(rows * per_row) // per_row if per_row else MOST
         moved = False
-        if self.history is not None:
-            last = first + rows
-            nnz = int(block.stop[last - 1] - block.start[first]) if isinstance(block, SparseRows) else 0
-            moved = self.history.reserve(rows, nnz)
-            room = MOST if self.history.capacity else int(self._book[track.CAPACITY] - self._book[track.HELD])
-            if isinstance(block, SparseRows):
-                room = rows
-            ahead = min(ahead, room)
+        if history is not None:
+            moved = history.reserve(rows, nnz)
+            if self._sparse:
+                ahead = rows
+            elif history.capacity is None:
+                ahead = min(ahead, int(self._book[track.CAPACITY] - self._book[track.HELD]))
             if moved:
                 self._grow(int(self._book[track.CAPACITY]))
-        ahead = min(ahead, self._tabulate(int(self._book[track.SEEN]) + wanted))
+        ahead = min(ahead, self._tabulate(int(self._book[track.SEEN]) + planned))
         if moved or self._plan is not self._alive[1]:
             self._frame()
         self._credit = ahead
         return rows
 
     @property
-    def _place_draws(self) -> int:
-        return 1 if self.history is not None and self.history.kind == track.RESERVOIR else 0
+    def _draws_per_row(self) -> int:
+        placing = self.history is not None and self.history.kind == track.RESERVOIR
+        return (self.steps if self._draws_rows else 0) + placing
 
     def _tabulate(self, n: int) -> int:
         """Tables of functions reach row n at least; returns for how many more rows they do."""
@@ -286,6 +296,18 @@ class Tracker(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, atomically; `load` goes on as if it had never stopped."""
+        persistence.write(path, *self.snapshot())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **functions: Any) -> Self:
+        """Open a saved tracker. A step size or regularisation that was a function of n is passed again, by name."""
+        header, arrays = persistence.read(path)
+        if header.get("class") != cls.__name__:
+            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
+        return cls.from_snapshot(header, arrays, **functions)
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Header and arrays from which `from_snapshot` makes the same tracker."""
         header: dict[str, Any] = {
             "class": type(self).__name__,
             "settings": self._saved_settings(),
@@ -300,27 +322,31 @@ class Tracker(ABC):
             arrays |= {f"state.{name}": array for name, array in self._state._asdict().items()}
         if self.history is not None:
             arrays |= {f"history.{name}": array for name, array in self.history.arrays().items()}
-        persistence.write(path, header, arrays)
+        return header, arrays
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], **functions: Any) -> Self:
-        """Open a saved tracker. A step size or regularisation that was a function of n is passed again, by name."""
-        header, arrays = persistence.read(path)
-        if header.get("class") != cls.__name__:
-            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
+    def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
+        """The tracker that `snapshot` wrote down."""
         settings = dict(header["settings"])
         for name in ("step_size", "regularisation"):
             if name in settings:
                 if settings[name] is None and name not in functions:
                     raise SettingsError(f"{name} was a function of n, which no file can hold: pass {name}= to load().")
-                settings[name] = (
-                    functions.pop(name) if settings[name] is None else schedules.from_header(settings[name])
-                )
+                kept = settings[name]
+                settings[name] = functions.pop(name) if kept is None else schedules.from_header(kept)
         if functions:
             raise SettingsError(f"load() takes no {', '.join(functions)}: it is kept in the file.")
         history = None if header["history"] is None else from_header(header["history"])
         tracker = cls._from_settings(settings, history)
         tracker._restore(header, arrays)
+        return tracker
+
+    def fresh(self, seed: Seed = None) -> Self:
+        """A new tracker with the same settings, that has seen nothing."""
+        settings = self._saved_settings() | {"step_size": self.step_size, "regularisation": self.regularisation}
+        history = None if self.history is None else from_header(self.history.header())
+        tracker = self._from_settings(settings, history)
+        tracker._draws = Draws(seed)
         return tracker
 
     @classmethod
@@ -358,6 +384,20 @@ class Tracker(ABC):
             self._grow(int(self._book[track.CAPACITY]))
             self._frame()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
+        if isinstance(self.history, Mapped):
+            raise SettingsError(
+                "a tracker over a Mapped history cannot be copied: its folder has one owner. Use save()."
+            )
+        header, arrays = self.snapshot()
+        functions = {
+            name: schedule.function
+            for name in ("step_size", "regularisation")
+            if isinstance(schedule := getattr(self, name), Tabulated)
+        }
+        return _revive, (type(self), header, {name: np.array(array) for name, array in arrays.items()}, functions)
+
     def __repr__(self) -> str:
         parts = [f"dim={self.dim}"]
         for name in ("step_size", "regularisation"):
@@ -365,3 +405,7 @@ class Tracker(ABC):
             parts.append(f"{name}={schedule.function if isinstance(schedule, Tabulated) else schedule}")
         parts += [f"steps={self.steps}", *(f"{name}={value!r}" for name, value in self._extra_settings().items())]
         return f"{type(self).__name__}({', '.join(parts)}, history={describe(self.history)}), n={len(self)}"
+
+
+def _revive(kind: type[Tracker], header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Tracker:
+    return kind.from_snapshot(header, arrays, **functions)

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from driftls.history import History
+from driftls.errors import SettingsError
+from driftls.history import History, Reservoir
 from driftls.kernels import cd
 from driftls.kernels import track as track_kernels
 from driftls.kernels.cd import CDState
@@ -54,11 +55,14 @@ class CD(Tracker):
         regularisation = ridge(1.0) if regularisation is None else regularisation
         super().__init__(dim, regularisation=regularisation, steps=steps, history=history, seed=0, guard=False)
         self.discount = check_discount(discount, self.regularisation, history)
+        if isinstance(history, Reservoir):
+            raise SettingsError("CD sums over all rows and needs no reservoir. Drop history=.")
 
     def _allocate(self, sparse: bool) -> CDState:
         scalars = np.zeros(cd.SCALARS)
         scalars[cd.SCALE] = 1.0
         scalars[cd.DISCOUNT] = self.discount
+        scalars[cd.RIDGE] = self.regularisation(1)  # type: ignore[operator]
         return CDState(np.zeros((3, self.dim)), scalars, np.zeros((self.dim, self.dim)))
 
     @property

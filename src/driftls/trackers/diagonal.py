@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 
+from driftls.errors import SettingsError
 from driftls.history import History
 from driftls.kernels import diagonal
 from driftls.kernels.diagonal import DiagonalState
-from driftls.trackers.exact import check_discount
+from driftls.trackers.base import Tracker
+from driftls.trackers.exact import RLS, check_discount
 from driftls.trackers.sgd import StochasticTracker, coordinates
 
 
@@ -45,12 +48,24 @@ class Diagonal(StochasticTracker):
             dim, step_size=0.0, regularisation=regularisation, steps=1, history=history, seed=0, guard=False
         )
         self.discount = check_discount(discount, self.regularisation, history)
+        if history is not None and history.evicts:
+            raise SettingsError("Diagonal keeps sums only and cannot take a row back. Use discount= to forget.")
 
     def _allocate(self, sparse: bool) -> DiagonalState:
         scalars = np.zeros(diagonal.SCALARS)
         scalars[diagonal.SCALE] = 1.0
         scalars[diagonal.DISCOUNT] = self.discount
         return DiagonalState(coordinates(2, self.dim, sparse), scalars)
+
+    @property
+    def target(self) -> Tracker:
+        """RLS over all rows, discounted alike; needs history=Growing()."""
+        if self.discount == 1.0 or self.history is None or not len(self):
+            return super().target
+        X, y = self.history.matrix()
+        weights = self.discount ** (0.5 * np.arange(len(self))[::-1])
+        scaled = X.multiply(weights[:, None]).tocsr() if sp.issparse(X) else X * weights[:, None]
+        return RLS.of_rows(scaled, y * weights, len(self) * self.regularisation(len(self)))  # type: ignore[operator]
 
     def _extra_settings(self) -> dict[str, Any]:
         return {"discount": self.discount}

@@ -43,13 +43,17 @@ def checked(X: Any, y: Any, dim: int) -> tuple[Any, NDArray[np.float64]]:
 
 def as_block(X: Any, y: NDArray[np.float64], sparse: bool, dtype: np.dtype[Any]) -> Block:
     """X and y as rows of the kind and precision that a tracker keeps."""
+    y = np.require(y, requirements=["C", "A", "W"])
     if not sparse:
-        dense = X.toarray() if sp.issparse(X) else X
-        return DenseRows(np.ascontiguousarray(dense, dtype=dtype), y)
+        return DenseRows(plain(X.toarray() if sp.issparse(X) else X, dtype), y)
     X = X.tocsr() if sp.issparse(X) else sp.csr_array(X)
-    start = np.ascontiguousarray(X.indptr, dtype=np.int64)
-    indices = np.ascontiguousarray(X.indices, dtype=np.int32)
-    return SparseRows(start[:-1], start[1:], indices, np.ascontiguousarray(X.data, dtype=dtype), y)
+    start = plain(X.indptr, np.int64)
+    return SparseRows(start[:-1], start[1:], plain(X.indices, np.int32), plain(X.data, dtype), y)
+
+
+def plain(array: Any, dtype: Any) -> NDArray[Any]:
+    """The array as kernels know it: contiguous and writeable, since each other kind would be compiled for again."""
+    return np.require(array, dtype=dtype, requirements=["C", "A", "W"])
 
 
 def fault(status: int, row: int, n: int, dim: int) -> DriftlsError:

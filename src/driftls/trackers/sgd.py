@@ -11,7 +11,7 @@ from driftls.draws import Seed
 from driftls.errors import SettingsError
 from driftls.history import Growing, History
 from driftls.kernels import gd, lazy, sag, svrg
-from driftls.kernels.gd import GDState
+from driftls.kernels.gd import AveragedGDState, GDState
 from driftls.kernels.sag import SAGAState, SAGState
 from driftls.kernels.svrg import SVRGAverageState, SVRGState
 from driftls.kernels.track import WINDOW
@@ -19,9 +19,8 @@ from driftls.schedules import Normalised, ridge
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import RLS
 
-# Averaged over the settings of docs/math/saga.md: more steps track closer, at a cost in proportion.
-STEPS = 8
-AVERAGING = {None: gd.NO_AVERAGE, "polyak": gd.POLYAK, "tail": gd.TAIL}
+STEPS = 8  # more steps track closer, at a cost in proportion
+AVERAGING = {"polyak": gd.POLYAK, "tail": gd.TAIL}
 
 
 def coordinates(quantities: int, dim: int, sparse: bool) -> NDArray[np.float64]:
@@ -126,7 +125,7 @@ class GD(StochasticTracker):
     ) -> None:
         if averaging == "default":
             averaging = None if newest else "tail"
-        if averaging not in AVERAGING:
+        if averaging is not None and averaging not in AVERAGING:
             raise SettingsError(f"averaging must be 'tail', 'polyak' or None, got {averaging!r}.")
         self.averaging, self.newest = averaging, bool(newest)
         if step_size is None:
@@ -144,12 +143,16 @@ class GD(StochasticTracker):
         )
         self._draws_rows = not newest  # type: ignore[misc]
 
-    def _allocate(self, sparse: bool) -> GDState:
-        scalars = np.zeros(gd.SCALARS)
+        if averaging is not None:
+            self._state_class = AveragedGDState  # type: ignore[misc]
+
+    def _allocate(self, sparse: bool) -> GDState | AveragedGDState:
+        scalars = np.zeros(gd.SCALARS if self.averaging is None else gd.AVERAGE_SCALARS)
         scalars[lazy.P] = 1.0
+        if self.averaging is None:
+            return GDState(coordinates(1, self.dim, sparse), scalars)
         scalars[gd.RULE] = AVERAGING[self.averaging]
-        scalars[gd.NORMALISE] = self.newest
-        return GDState(coordinates(1 if self.averaging is None else 2, self.dim, sparse), scalars)
+        return AveragedGDState(coordinates(2, self.dim, sparse), scalars)
 
     def _extra_settings(self) -> dict[str, Any]:
         return {"averaging": self.averaging, "newest": self.newest}
@@ -165,8 +168,8 @@ class SVRG(StochasticTracker):
         row. "average" is the printed scheme: the anchor is the mean of all iterates, and its gradient costs O(d^2) a
         step.
     every : int, optional
-        Refresh after this many rows; by default when the rows have grown by a quarter, which makes five visits a row
-        in all.
+        Refresh after this many rows; by default after a quarter as many as are held, five visits a row in all where
+        none is dropped.
     dim, step_size, regularisation, steps, history, seed, guard
         As for `GD`; the default step is `Normalised(1/3)`.
 
@@ -215,6 +218,10 @@ class SVRG(StochasticTracker):
         scalars = np.zeros(svrg.SCALARS)
         scalars[lazy.P] = 1.0
         scalars[svrg.EVERY] = self.every or 0
+        scalars[svrg.PER_ROW] = self.steps
+        # the anchor 0 counts as refreshed before the first row
+        scalars[svrg.SINCE] = self.steps
+        scalars[svrg.DUE] = 0 if self.every is None else self.every * self.steps
         return SVRGState(coordinates(3, self.dim, sparse), scalars)
 
     def _extra_settings(self) -> dict[str, Any]:
@@ -223,6 +230,8 @@ class SVRG(StochasticTracker):
 
 class _TableTracker(StochasticTracker):
     """SAG and SAGA: a table of residuals, one a row."""
+
+    _default_scale: ClassVar[float]
 
     def __init__(
         self,
@@ -237,7 +246,7 @@ class _TableTracker(StochasticTracker):
     ) -> None:
         super().__init__(
             dim,
-            step_size=Normalised(1 / 3) if step_size is None else step_size,
+            step_size=Normalised(self._default_scale) if step_size is None else step_size,
             regularisation=regularisation,
             steps=steps,
             history=Growing() if history is None else history,
@@ -258,7 +267,7 @@ class SAG(_TableTracker):
     """Stochastic average gradient over a growing table of residuals.
 
     A new row enters with its present residual, and the sum of all stored gradients is kept, so a step costs O(nnz).
-    Parameters as for `GD`; the default step is `Normalised(1/3)`.
+    Parameters as for `GD`; the default step is `Normalised(1/16)`: larger ones are not stable for SAG.
 
     Examples
     --------
@@ -267,6 +276,7 @@ class SAG(_TableTracker):
     """
 
     _state_class: ClassVar[type[NamedTuple]] = SAGState
+    _default_scale = 1 / 16
 
 
 class SAGA(_TableTracker):
@@ -295,3 +305,4 @@ class SAGA(_TableTracker):
     """
 
     _state_class: ClassVar[type[NamedTuple]] = SAGAState
+    _default_scale = 1 / 3

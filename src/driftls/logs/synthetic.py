@@ -1,0 +1,538 @@
+"""A synthetic day of a news front page: the shape and the difficulty of Yahoo's R6B log, and a known truth.
+
+Visitors, articles and clicks are drawn so that the day agrees with the aggregates in ``r6b_aggregates.json``:
+
+- The number k of common features of a visitor is drawn from their histogram, then the k features are drawn with
+  the distribution of largest entropy that has the known supports (a conditional Bernoulli draw).
+- Articles come as a Poisson process, live a Gamma-distributed while, and have an average click rate each, drawn
+  from the known quantiles.
+- The log odds of a click are ``level[article, band of k] + weight[article] . x - fade * (age / life - 1/2) + drift``.
+  The levels are solved for, so that whatever the interaction is, an article keeps its average click rate and a
+  band of visitors its own.
+
+Line i uses row i of one stream of uniforms: how the day is cut into blocks cannot matter.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+from gzip import GzipFile
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls.errors import InputError, SettingsError
+from driftls.kernels.compile import kernel
+from driftls.logs.events import Block, Event, Floats, Ints, distinct_pools
+
+__all__ = ["SyntheticDay", "synthetic_day"]
+
+DIM = 136  # user features
+HOUR, DAY = 3600.0, 86_400.0
+PEAK = 20 * HOUR  # of the daily rhythm, after midnight UTC
+DRIFT_PERIODS = np.array([36.0, 17.0, 9.0]) * HOUR
+LIFE_SHAPE = 4.0  # of the Gamma distribution of lives: a standard deviation of half the mean
+FIRST_ID, ID_GAP = 550_000, 40
+PAIRS = ((13, 14), (21, 22))  # ids that always come together
+EITHER = (11, 12)  # ids of which a visitor has at most one
+REFERENCE = 8192  # visitors on whom an article's levels are solved for
+
+# Columns of the tape of uniforms: one row a line.
+TIME, SHOWN, CLICK, COUNT, RARE_COUNT, RARE = 0, 1, 2, 3, 4, 5
+MOST_RARE = 12
+ITEM = RARE + MOST_RARE
+
+
+class Visitors(NamedTuple):
+    """How visitors are drawn. An item is a feature, or two that go together, or two that exclude each other."""
+
+    count_cdf: Floats  # of the number of common features besides the constant, 0 .. 27
+    band: NDArray[np.int8]  # of click rates, by that number
+    take: Floats  # (item, features still to come): probability that the item is taken
+    one: Ints  # an item's feature ...
+    other: Ints  # ... and its second, or -1
+    split: Floats  # share of `one` where the two exclude each other, else -1
+    rare_count_cdf: Floats
+    rare_cdf: Floats
+    rare: Ints
+
+
+class Articles(NamedTuple):
+    """Every article of the day, in the order of its birth."""
+
+    id: Ints
+    birth: Floats  # seconds after the first line
+    end: Floats
+    rate: Floats  # average click rate over its life
+    level: Floats  # (article, band): log odds at second 0
+    fading: Floats  # loss of log odds a second
+    weight: Floats  # (article, feature)
+
+
+@cache
+def aggregates() -> dict[str, Any]:
+    """The figures that the day imitates; see ``r6b_aggregates.json``."""
+    text = resources.files("driftls.logs").joinpath("r6b_aggregates.json").read_text()
+    return dict(json.loads(text))
+
+
+@dataclass(frozen=True)
+class SyntheticDay:
+    """Settings of a synthetic day, and the day itself; `synthetic_day` describes them."""
+
+    lines: int = 1_850_000
+    seed: int = 0
+    interaction: float = 0.8
+    activity: float = 1.0
+    churn: float = 43.0
+    life: float = 20.0
+    fade: float = 1.5
+    drift: float = 0.1
+    rhythm: float = 0.5
+    ctr: float = 0.037
+    anonymous: float = 0.3823
+    rare: float = 1.5
+    pool_min: int = 26
+    pool_max: int = 45
+    start: int = 1_317_513_291
+    span: float = DAY
+
+    def __post_init__(self) -> None:
+        limits: dict[str, tuple[float, float]] = {
+            "lines": (1, 2**40),
+            "seed": (0, 2**64),
+            "interaction": (0, 3),
+            "activity": (0, 2),
+            "churn": (0, 1000),
+            "life": (0.1, 10_000),
+            "fade": (0, 5),
+            "drift": (0, 1),
+            "rhythm": (0, 0.99),
+            "ctr": (1e-6, 0.2),
+            "anonymous": (0, 1),
+            "rare": (0, 3),
+            "pool_min": (1, 10_000),
+            "pool_max": (self.pool_min, 10_000),
+            "start": (0, 2**40),
+            "span": (1, 31 * DAY),
+        }
+        for field in fields(self):
+            value = getattr(self, field.name)
+            low, high = limits[field.name]
+            if not low <= value <= high or (field.type == "int" and value != int(value)):
+                kind = "a whole number" if field.type == "int" else "a number"
+                raise SettingsError(f"{field.name} must be {kind} from {low:g} to {high:g}, got {value!r}.")
+
+    @cached_property
+    def articles(self) -> Articles:
+        """Every article that is in the pool at some time of the day."""
+        rng = self._rng(0)
+        birth, end, life = _lives(self, rng)
+        rate = _average_rates(self.ctr, len(birth), rng)
+        level, weight = _solve(self, rate, rng)
+        fading = self.fade / life
+        # exp(-fade (x - 1/2)) averages to sinh(fade / 2) / (fade / 2) over a life, x from 0 to 1.
+        average = np.log(np.sinh(self.fade / 2) / (self.fade / 2)) if self.fade else 0.0
+        at_start = self.fade / 2 + fading * birth - average
+        ids = FIRST_ID + np.cumsum(rng.integers(1, ID_GAP, len(birth), endpoint=True))
+        return Articles(ids, birth, end, rate, level + at_start[:, None], fading, weight)
+
+    @cached_property
+    def _pools(self) -> tuple[Floats, Ints, Ints]:
+        """When each pool begins, and the pools' articles (rows of `articles`) in CSR form."""
+        articles = self.articles
+        times = np.unique(np.concatenate((articles.birth, articles.end)))
+        begins = np.concatenate(([0.0], times[(times > 0) & (times < self.span)]))
+        alive = (articles.birth <= begins[:, None]) & (begins[:, None] < articles.end)
+        return begins, np.concatenate(([0], np.cumsum(alive.sum(1)))), np.nonzero(alive)[1]
+
+    def blocks(self, size: int = 32_768, *, truth: bool = False) -> Iterator[Block]:
+        """The day in blocks of at most `size` lines, with the click probability of every candidate on request."""
+        if size < 1:
+            raise SettingsError(f"size must be at least 1 line, got {size}.")
+        visitors = _visitors(self.anonymous, self.rare)
+        rng = self._rng(1)
+        for first in range(0, self.lines, size):
+            tape = rng.random((min(size, self.lines - first), ITEM + len(visitors.one)))
+            yield self._block(visitors, tape, first, truth)
+
+    def __iter__(self) -> Iterator[Event]:
+        for block in self.blocks():
+            yield from block
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the day in R6B's format, gzipped if the name ends in .gz; the same day gives the same bytes.
+
+        The file appears under its name when it is complete.
+        """
+        part = Path(f"{os.fspath(path)}.part")
+        try:
+            with open(part, "wb") as file:
+                zipped = os.fspath(path).endswith(".gz")
+                # Level 3 takes a third of the default's time for a file that is a third larger.
+                with GzipFile("", "wb", 3, file, mtime=0) if zipped else nullcontext(file) as out:
+                    for block in self.blocks():
+                        out.write(r6b_text(block))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _block(self, visitors: Visitors, tape: Floats, first: int, truth: bool) -> Block:
+        n = len(tape)
+        seconds = self._seconds((first + np.arange(n) + tape[:, TIME]) / self.lines)
+        begins, pool_start, members = self._pools
+        day_pool = np.searchsorted(begins, seconds, side="right") - 1
+        user_start, user_index, band = _draw(visitors, tape)
+        truth_start = np.concatenate(([0], np.cumsum(np.diff(pool_start)[day_pool])))
+        shown, reward = np.empty(n, np.int32), np.empty(n)
+        chances = np.empty(truth_start[-1] if truth else 0)
+        when, pools, users = (
+            (seconds, self._drift(seconds)),
+            (day_pool, pool_start, members),
+            (user_start, user_index, band),
+        )
+        draw_clicks(tape, when, pools, users, self.articles, shown, reward, truth_start, chances)
+        pool, used_start, used_ids, _ = distinct_pools(day_pool, pool_start, self.articles.id[members], None)
+        return Block(
+            time=self.start + np.floor(seconds).astype(np.int64),
+            pool=pool,
+            shown=shown,
+            reward=reward,
+            pool_start=used_start,
+            pool_ids=used_ids,
+            user_start=user_start,
+            user_index=user_index,
+            user_value=np.ones(len(user_index)),
+            truth=chances if truth else None,
+        )
+
+    def _seconds(self, share: Floats) -> Floats:
+        """The time by which this share of the day's lines has come: rate 1 + rhythm cos(time of day - peak)"""
+        grid = np.linspace(0.0, self.span, 4097)
+        turn = 2 * np.pi * (self.start % DAY - PEAK + grid) / DAY
+        come = grid + self.rhythm * DAY / (2 * np.pi) * (np.sin(turn) - np.sin(turn[0]))
+        return np.minimum(np.interp(share, come / come[-1], grid), np.nextafter(self.span, 0))
+
+    @cached_property
+    def _phases(self) -> Floats:
+        return self._rng(2).uniform(0, 2 * np.pi, len(DRIFT_PERIODS))
+
+    def _drift(self, seconds: Floats) -> Floats:
+        """Log odds that all articles gain: waves of unit variance together, times `drift`; the odds average to 1"""
+        waves = np.cos(2 * np.pi * seconds[:, None] / DRIFT_PERIODS + self._phases)
+        return np.asarray(self.drift * np.sqrt(2 / len(DRIFT_PERIODS)) * waves.sum(1) - self.drift**2 / 2)
+
+    def _rng(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(stream,)))
+
+
+def _lives(day: SyntheticDay, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """Birth, end and planned life of all articles in seconds; the pool stays within its bounds.
+
+    An article that would leave the smallest pool stays until a new one comes; one that comes into the largest pool
+    takes the place of the article that is nearest to its end.
+    """
+    mean = day.life * HOUR
+    old = int(np.clip(round(day.churn * mean / DAY), day.pool_min, day.pool_max))
+    # An article met at a given moment is met in proportion to its life, at a uniform point of it.
+    old_life = rng.gamma(LIFE_SHAPE + 1, mean / LIFE_SHAPE, old)
+    age = rng.random(old) * old_life
+    oldest_first = np.argsort(-age)
+    new = rng.poisson(day.churn * day.span / DAY)
+    birth = np.concatenate((-age[oldest_first], np.sort(rng.random(new)) * day.span))
+    life = np.concatenate((old_life[oldest_first], rng.gamma(LIFE_SHAPE, mean / LIFE_SHAPE, new)))
+    end = birth + life
+    alive = [(end[a], a) for a in range(old)]
+    heapq.heapify(alive)
+    for a in range(old, old + new):
+        while len(alive) > day.pool_min and alive[0][0] <= birth[a]:
+            heapq.heappop(alive)
+        if alive[0][0] <= birth[a] or len(alive) == day.pool_max:
+            _, leaving = heapq.heappop(alive)
+            end[leaving] = birth[a]
+        heapq.heappush(alive, (end[a], a))
+    while alive:
+        _, a = heapq.heappop(alive)
+        if len(alive) < day.pool_min:
+            end[a] = np.inf
+    return birth, end, life
+
+
+def _average_rates(ctr: float, n: int, rng: np.random.Generator) -> Floats:
+    """Average click rates of n articles, by the known quantiles, scaled to the mean that is asked for"""
+    quantiles = aggregates()["article_ctr_quantiles"]
+    u, rate = np.array([float(q) for q in quantiles]), np.array(list(quantiles.values()))
+    mean = np.diff(u) @ (rate[1:] + rate[:-1]) / 2
+    return np.asarray(np.interp(rng.random(n), u, rate * (ctr / mean)), np.float64)
+
+
+def _solve(day: SyntheticDay, rate: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Weights of random direction and the asked-for strength, and the levels that keep every average in place."""
+    visitors = _visitors(0.0, 0.0)
+    start, index, small_band = _draw(visitors, rng.random((REFERENCE, ITEM + len(visitors.one))))
+    band = small_band.astype(np.int64)
+    common = np.unique(index)[1:]  # the constant has no weight, nor have rare features, which this crowd lacks
+    weight = np.zeros((len(rate), DIM))
+    weight[:, common] = rng.standard_normal((len(rate), len(common)))
+    target = rate[:, None] * _band_ratios(day)
+    odds = target / (1 - target)
+    ratio = np.ones(target.shape[1])  # band 0, the constant alone, is exact as it is
+    crowd = np.bincount(band)[1:]
+    for a in range(len(rate)):
+        z = np.add.reduceat(weight[a, index], start[:-1])
+        own_band = np.bincount(band, z)[1:] / crowd
+        strength = day.interaction / np.std(z - own_band[band - 1])
+        weight[a] *= strength
+        own = np.exp(strength * z)
+        for _ in range(8):  # each step shrinks the error by about the click rate
+            clicks = odds[a, band] * own
+            ratio[1:] = target[a, 1:] * crowd / np.bincount(band, clicks / (1 + clicks))[1:]
+            odds[a] *= ratio
+    return np.log(odds), weight
+
+
+def _band_ratios(day: SyntheticDay) -> Floats:
+    """Click rate of each band of visitors over that of all; `activity` = 0 makes them equal, 1 as in the aggregates"""
+    rates = np.array(list(aggregates()["ctr_by_common_ids"].values())) ** day.activity
+    visitors = _visitors(day.anonymous, 0.0)
+    shares = np.bincount(visitors.band, np.diff(visitors.count_cdf, prepend=0.0))
+    return np.asarray(rates / (shares @ rates))
+
+
+@cache
+def _visitors(anonymous: float, rare: float) -> Visitors:
+    figures = aggregates()
+    # The profile's number of common features besides the constant, 0 .. 27; never 0, which is no profile.
+    histogram = figures["visitors_by_common_ids"]
+    profile = np.array([0, *(histogram[str(k + 1)] for k in range(1, len(histogram)))], np.float64)
+    profile /= profile.sum()
+    support = {int(i): p for i, p in figures["support_given_profile"].items()}
+    items = [*PAIRS, EITHER, *((i,) for i in support if i not in sum(PAIRS, EITHER))]
+    size = np.array([2 if item in PAIRS else 1 for item in items])
+    wanted = np.array([sum(support[i] for i in item) if item == EITHER else support[item[0]] for item in items])
+    split = [support[item[0]] / p if item == EITHER else -1.0 for item, p in zip(items, wanted)]
+
+    common = {1, *support}
+    rare_ids = np.array([i for i in range(1, DIM + 1) if i not in common])
+    rare_weight = 1.0 / (10.0 + np.arange(1, len(rare_ids) + 1))  # ours: the log's own supports are not known
+    rare_weight = np.random.default_rng(0).permutation(rare_weight)
+    poisson = rare ** np.arange(MOST_RARE + 1.0) / np.cumprod([1.0, *range(1, MOST_RARE + 1)])
+    edges = [int(k) - 1 for k in figures["ctr_by_common_ids"]]
+    return Visitors(
+        count_cdf=_cdf(np.array([anonymous, *((1 - anonymous) * profile[1:])])),
+        band=(np.searchsorted(edges, np.arange(len(profile)), side="right") - 1).astype(np.int8),
+        take=_largest_entropy(profile, size, wanted),
+        one=np.array([item[0] - 1 for item in items]),
+        other=np.array([item[1] - 1 if len(item) == 2 else -1 for item in items]),
+        split=np.array(split),
+        rare_count_cdf=_cdf(poisson),
+        rare_cdf=_cdf(rare_weight),
+        rare=rare_ids - 1,
+    )
+
+
+def _cdf(weights: NDArray[Any]) -> Floats:
+    """Distribution function, ending in exactly 1, so that no uniform falls beyond it"""
+    sums = np.cumsum(weights)
+    return np.asarray(sums / sums[-1])
+
+
+def _largest_entropy(count: Floats, size: Ints, wanted: Floats) -> Floats:
+    """take[i, k]: probability of item i when k features are still to come, such that P(item i) = wanted[i].
+
+    Given the number of features, subsets have probability proportional to the product of their items' odds; the odds
+    are fitted by proportional steps.
+    """
+    n, most = len(size), len(count)
+    odds = wanted / (1 - wanted)
+    while True:
+        ways = np.zeros((n + 1, most))  # ways[i, k]: summed products of odds over the subsets of items i.. of size k
+        ways[n, 0] = 1.0
+        take = np.zeros((n, most))
+        for i in range(n - 1, -1, -1):
+            ways[i] = ways[i + 1]
+            ways[i, size[i] :] += odds[i] * ways[i + 1, : most - size[i]]
+            np.divide(odds[i] * ways[i + 1, : most - size[i]], ways[i, size[i] :], out=take[i, size[i] :],
+                      where=ways[i, size[i] :] > 0)  # fmt: skip
+        left, has = count, np.zeros(n)
+        for i in range(n):
+            taken = left * take[i]
+            has[i] = taken.sum()
+            left = left - taken
+            left[: most - size[i]] += taken[size[i] :]
+        if np.abs(has - wanted).max() < 1e-5:  # the aggregates are rounded to four places
+            return take
+        odds *= wanted / (1 - wanted) * (1 - has) / has
+        odds /= np.exp(np.log(odds).mean())
+
+
+def _draw(visitors: Visitors, tape: Floats) -> tuple[Ints, NDArray[np.int32], NDArray[np.int8]]:
+    n = len(tape)
+    start, band = np.zeros(n + 1, np.int64), np.empty(n, np.int8)
+    index = np.empty(n * (1 + len(visitors.count_cdf) + MOST_RARE), np.int32)
+    draw_visitors(tape, visitors, np.zeros(DIM, np.bool_), start, index, band)
+    return start, index[: start[-1]].copy(), band
+
+
+@kernel
+def draw_visitors(tape: Any, visitors: Any, has: Any, start: Any, index: Any, band: Any) -> None:
+    """Features of one visitor a row of the tape, as CSR rows; `has` is scratch, all False"""
+    used = 0
+    for i in range(len(tape)):
+        has[0] = True
+        count = np.searchsorted(visitors.count_cdf, tape[i, COUNT], side="right")
+        band[i] = visitors.band[count]
+        left = count
+        for item in range(len(visitors.one)):
+            if left == 0:
+                break
+            u, chance = tape[i, ITEM + item], visitors.take[item, left]
+            if u < chance:
+                split, other = visitors.split[item], visitors.other[item]
+                if split >= 0.0 and u >= split * chance:
+                    has[other] = True
+                else:
+                    has[visitors.one[item]] = True
+                left -= 1
+                if split < 0.0 and other >= 0:
+                    has[other] = True
+                    left -= 1
+        if count > 0:
+            extra = np.searchsorted(visitors.rare_count_cdf, tape[i, RARE_COUNT], side="right")
+            for k in range(extra):
+                draw = np.searchsorted(visitors.rare_cdf, tape[i, RARE + k], side="right")
+                has[visitors.rare[draw]] = True
+        for j in range(len(has)):
+            if has[j]:
+                index[used] = j
+                used += 1
+                has[j] = False
+        start[i + 1] = used
+
+
+@kernel
+def draw_clicks(
+    tape: Any, when: Any, pools: Any, users: Any, articles: Any, shown: Any, reward: Any, truth_start: Any, truth: Any
+) -> None:
+    """Show a uniform candidate and draw its click; fill `truth` unless it is empty"""
+    seconds, drift = when
+    pool, pool_start, members = pools
+    start, index, band = users
+    level, fading, weight = articles.level, articles.fading, articles.weight
+    for i in range(len(tape)):
+        first, size = pool_start[pool[i]], pool_start[pool[i] + 1] - pool_start[pool[i]]
+        choice = int(tape[i, SHOWN] * size)
+        shown[i] = choice
+        for k in range(size):
+            if k == choice or len(truth) > 0:
+                a = members[first + k]
+                odds = level[a, band[i]] - fading[a] * seconds[i] + drift[i]
+                for p in range(start[i], start[i + 1]):
+                    odds += weight[a, index[p]]
+                chance = 1.0 / (1.0 + np.exp(-odds))
+                if k == choice:
+                    reward[i] = 1.0 if tape[i, CLICK] < chance else 0.0
+                if len(truth) > 0:
+                    truth[truth_start[i] + k] = chance
+
+
+def r6b_text(block: Block) -> bytes:
+    """The lines of a block as R6B writes them.
+
+    Raises
+    ------
+    InputError
+        If R6B has no way to write them: a reward other than 0 and 1, a feature without the value 1 or beyond 136,
+        a user without the constant, candidates that do not ascend.
+    """
+    n, starts = len(block), block.user_start[:-1]
+    within = np.delete(np.diff(block.pool_ids), block.pool_start[1:-1] - 1)
+    for wrong, what in (
+        (~np.isin(block.reward, (0.0, 1.0)), "rewards of 0 or 1"),
+        (block.user_value != 1.0, "features of value 1"),
+        (block.user_index >= DIM, f"feature indices below {DIM}"),
+        (np.diff(block.user_start) == 0, "the constant in every line"),
+        (within <= 0, "candidates in ascending order"),
+    ):
+        if np.any(wrong):
+            raise InputError(f"R6B has only {what}; {np.count_nonzero(wrong)} are not so.")
+    if n and np.any(block.user_index[starts] != 0):
+        raise InputError("R6B has the constant, index 0, in every line.")
+
+    order = aggregates()["emission_order"]
+    names = np.array(order + [i for i in range(1, DIM + 1) if i not in order])
+    rank = np.argsort(names - 1)
+    row = np.repeat(np.arange(n), np.diff(block.user_start))
+    ranks = np.sort(row * DIM + rank[block.user_index]) - row * DIM
+    pools = [block.pool_ids[a:b].tolist() for a, b in zip(block.pool_start, block.pool_start[1:])]
+    shown = block.pool_ids[block.pool_start[block.pool] + block.shown]
+
+    # One token a feature, one before and one after the features of each line.
+    tokens = np.empty(len(row) + 2 * n, object)
+    head = starts + 2 * np.arange(n)
+    tokens[head] = [b"%d id-%d %d |user" % x for x in zip(block.time.tolist(), shown.tolist(), block.reward.tolist())]
+    tokens[np.arange(len(row)) + 2 * row + 1] = np.array([b" %d" % i for i in names.tolist()], object)[ranks]
+    tails = ["".join(f" |id-{i}" for i in ids).encode() + b"\n" for ids in pools]
+    tokens[block.user_start[1:] + 2 * np.arange(n) + 1] = np.array(tails, object)[block.pool]
+    return b"".join(tokens.tolist())
+
+
+def synthetic_day(*, lines: int = 1_850_000, seed: int = 0, **strengths: Any) -> SyntheticDay:
+    """A synthetic day of a news front page, made from a seed as it is read.
+
+    Parameters
+    ----------
+    lines : int
+        Fewer lines make the same day thinner. For a piece of a day at full traffic set `span` as well.
+    seed : int
+    **strengths
+        interaction (0.8)
+            Standard deviation, over visitors with a profile of like activity, of the part of an article's log odds
+            that depends on who the visitor is. Visitors without a profile like what is liked on average.
+        activity (1)
+            How much the click rate depends on the number of a visitor's common features; 1 as in the aggregates.
+        churn (43), life (20)
+            New articles a day; hours that they stay on average. The pool has about churn * life / 24 articles.
+        fade (1.5)
+            Log odds that an article loses between its birth and its end.
+        drift (0.1)
+            Standard deviation of slow waves in the log odds of all articles.
+        rhythm (0.5)
+            Amplitude of the traffic's daily wave, relative to its mean.
+        ctr (0.037)
+            Average click rate. A single day lies about 7% around it, by the articles that it happens to have.
+        anonymous (0.3823), rare (1.5)
+            Share of visitors with nothing but the constant; rare features of an average visitor with a profile.
+        pool_min (26), pool_max (45)
+            Bounds of the pool, whatever the churn.
+        start (1317513291), span (86400)
+            Unix time of the first line, and seconds until the last.
+
+    Returns
+    -------
+    SyntheticDay
+        Iterate for events, or take `blocks`, or `write` it as a file in R6B's format.
+
+    Examples
+    --------
+    >>> from driftls.logs import synthetic_day
+    >>> day = synthetic_day(lines=1000, seed=7)
+    >>> block = next(day.blocks(truth=True))
+    >>> len(block), block.pool_start[1].item() == len(block[0].arms)
+    (1000, True)
+    >>> event = block[0]
+    >>> len(event.arms) == len(event.truth), bool((event.truth < 1).all())
+    (True, True)
+    """
+    return SyntheticDay(lines=lines, seed=seed, **strengths)

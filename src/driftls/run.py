@@ -1,0 +1,82 @@
+"""What came out of a run: settings, counts, traces and times, in a file that a person can read too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from driftls.errors import CorruptFileError, NewerFileError, missing_extra
+
+__all__ = ["Run", "interval"]
+
+VERSION = 1
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy on one problem with one seed.
+
+    `points` are the rounds at which `traces` were taken; `seconds` are those of choosing and of learning, apart from
+    everything else.
+    """
+
+    policy: str
+    problem: str
+    seed: int
+    rounds: int
+    points: list[int]
+    traces: dict[str, list[float]]
+    seconds: dict[str, float]
+    settings: dict[str, Any] = {}
+    partial: bool = False
+    version: int = VERSION
+
+    def last(self, trace: str) -> float:
+        """The final value of a trace."""
+        return self.traces[trace][-1]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the run as JSON, atomically."""
+        path = Path(path)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        part.write_bytes(msgspec.json.format(msgspec.json.encode(self)))
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Run:
+        """Read a run that `save` wrote."""
+        try:
+            run = msgspec.json.decode(Path(path).read_bytes(), type=Run)
+        except msgspec.MsgspecError as error:
+            raise CorruptFileError(
+                f"{path}: not a run of driftls ({error}). Pass a file that Run.save wrote."
+            ) from error
+        if run.version > VERSION:
+            raise NewerFileError(f"{path}: version {run.version}, but this driftls reads up to {VERSION}.")
+        return run
+
+    def plot(self, trace: str = "regret", axes: Any = None) -> Any:
+        """Draw a trace against the rounds; returns the axes."""
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise missing_extra("matplotlib", "report", "Run.plot") from error
+        if axes is None:
+            axes = plt.subplots()[1]
+            axes.set(xlabel="round", ylabel=trace.replace("_", " "))
+        axes.plot(self.points, self.traces[trace], label=self.policy)
+        return axes
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half-width of its 95% interval (Student's t) over seeds; infinite for one seed."""
+    from scipy.stats import t
+
+    data = np.asarray(values, dtype=np.float64)
+    if data.size < 2:
+        return float(data.mean()), float("inf")
+    return float(data.mean()), float(t.ppf(0.975, data.size - 1) * data.std(ddof=1) / np.sqrt(data.size))

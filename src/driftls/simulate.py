@@ -1,0 +1,204 @@
+"""Rounds of a simulated bandit: regret, reward, tracking error, width error and times of any policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from driftls.environments import Block, Pool
+from driftls.errors import SettingsError
+from driftls.kernels.policy import Rounds
+from driftls.kernels.rows import SparseRows
+from driftls.policies import Policy
+from driftls.run import Run
+from driftls.trackers.inputs import as_block, fault
+
+__all__ = ["log_points", "simulate"]
+
+CHUNK = 512
+
+
+def log_points(rounds: int, count: int = 25) -> list[int]:
+    """About `count` rounds up to the last, evenly spread on a logarithmic axis."""
+    return sorted({round(x) for x in np.geomspace(min(10, rounds), rounds, count)})
+
+
+def simulate(
+    policy: Policy,
+    environment: Pool,
+    rounds: int,
+    *,
+    name: str | None = None,
+    seed: int = 0,
+    points: Sequence[int] | None = None,
+    tracking: bool = False,
+    width_error: bool = False,
+    engine: str = "compiled",
+    progress: Callable[[int], None] | None = None,
+) -> Run:
+    """Play `rounds` rounds and tell what happened.
+
+    Parameters
+    ----------
+    policy, environment
+        Any policy with `choose` and `learn`; a pool of arms.
+    name, seed
+        What the `Run` says about itself; the randomness is the policy's and the environment's own.
+    points : list of int
+        Rounds at which traces are taken; spread logarithmically by default.
+    tracking : bool
+        Trace the tracking error, absolute and relative (where theta = 0 scores 1), against the tracker's own target.
+    width_error : bool
+        Trace the mean relative error of the widths of the arms on offer, against exact ones.
+    engine : {"compiled", "python"}
+        "python" calls `choose` and `learn` round by round and is the specification; "compiled" makes the same
+        decisions in one loop.
+    progress : function, optional
+        Called with the number of rounds done.
+
+    Examples
+    --------
+    >>> from driftls.environments import FixedArms
+    >>> from driftls.policies import LinUCB
+    >>> run = simulate(LinUCB(5, seed=1), FixedArms(5, 10, seed=1), 200)
+    >>> run.last("regret") < 200
+    True
+    """
+    if engine not in ("compiled", "python"):
+        raise SettingsError(f"engine must be 'compiled' or 'python', got {engine!r}.")
+    if rounds < 1:
+        raise SettingsError(f"rounds must be at least 1, got {rounds}.")
+    points = sorted({*(points or log_points(rounds)), rounds})
+    if points[0] < 1 or points[-1] > rounds:
+        raise SettingsError(f"points must lie in 1 ... {rounds}, got {points[0]} ... {points[-1]}.")
+    play = _compiled if engine == "compiled" else _python
+    seconds = {"choose": 0.0, "learn": 0.0}
+    traces: dict[str, list[float]] = {"regret": [], "reward": []}
+    regret = reward = 0.0
+    shadow = _Shadow(policy) if width_error else None
+    done = 0
+    for point in points:
+        while done < point:
+            count = min(CHUNK, point - done)
+            block = environment.block(done + 1, count)
+            chosen, rewards = play(policy, block, seconds, environment.bernoulli)
+            means = block.means
+            regret += float((means.max(axis=1) - means[np.arange(count), chosen]).sum())
+            reward += float(rewards.sum())
+            if shadow is not None:
+                shadow.add(block, chosen)
+            done += count
+            if progress is not None:
+                progress(done)
+        traces["regret"].append(regret)
+        traces["reward"].append(reward)
+        if tracking:
+            error = policy.tracker.tracking_error()
+            traces.setdefault("tracking_error", []).append(error.absolute)
+            traces.setdefault("relative_tracking_error", []).append(error.relative)
+        if shadow is not None:
+            traces.setdefault("width_error", []).append(shadow.error(policy, environment, done))
+    return Run(
+        policy=name or type(policy).__name__,
+        problem=f"{type(environment).__name__}(dim={environment.dim}, arms={environment.arms})",
+        seed=seed,
+        rounds=rounds,
+        points=list(points),
+        traces=traces,
+        seconds=seconds,
+        settings={"policy": repr(policy), "engine": engine},
+    )
+
+
+Chosen = tuple[NDArray[np.int64], NDArray[np.float64]]
+
+
+def _rows_of(block: Block, r: int) -> Any:
+    """The arms of round r of the block."""
+    if sp.issparse(block.arms):
+        K = block.means.shape[1]
+        return block.arms[r * K : (r + 1) * K]
+    return block.arms if block.arms.ndim == 2 else block.arms[r]
+
+
+def _python(policy: Policy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
+    """The specification: choose and learn, round by round."""
+    count = block.noise.size
+    chosen, rewards = np.zeros(count, dtype=np.int64), np.zeros(count)
+    for r in range(count):
+        arms, ids = _rows_of(block, r), None if block.ids is None else block.ids[r]
+        before = time.perf_counter()
+        k = policy.choose(arms, ids=ids)
+        after = time.perf_counter()
+        mean, noise = float(block.means[r, k]), float(block.noise[r])
+        rewards[r] = float(noise < mean) if bernoulli else mean + noise
+        chosen[r] = k
+        between = time.perf_counter()
+        policy.learn(arms, float(rewards[r]), arm=k, ids=ids)
+        seconds["choose"] += after - before
+        seconds["learn"] += time.perf_counter() - between
+    return chosen, rewards
+
+
+def _compiled(policy: Policy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
+    """The same in one compiled loop; it pauses where the pool changes, or where room has to be made."""
+    count, K = block.means.shape
+    still = not sp.issparse(block.arms) and block.arms.ndim == 2
+    ids = block.ids
+    policy._first_look(_rows_of(block, 0), None if ids is None else ids[0])
+    matrix = block.arms if still or sp.issparse(block.arms) else block.arms.reshape(count * K, -1)
+    arms = as_block(matrix, np.zeros(matrix.shape[0]), policy.tracker._sparse, policy.tracker._dtype)
+    clock = np.zeros(2, dtype=np.int64)
+    rounds = Rounds(
+        np.ascontiguousarray(block.means),
+        block.noise,
+        np.zeros(count, dtype=np.int64),
+        np.zeros(count),
+        clock,
+        int(still),
+        int(bernoulli),
+    )
+    started = time.perf_counter()
+    done = 0
+    while done < count:
+        same = count if ids is None else done + int(np.argmax([*(ids[done:] != ids[done]).any(axis=1), True]))
+        slots = policy._open_slots(_rows_of(block, done), None if ids is None else ids[done], K)
+        last = min(same, done + policy._room(same - done, arms))
+        entry = policy._entries.play_sparse if isinstance(arms, SparseRows) else policy._entries.play_dense
+        status = entry(policy._words, *arms, slots, rounds, done, last)
+        if status:
+            raise fault(status, 0, len(policy.tracker), policy.dim)
+        policy._spent(last - done)
+        done = last
+    elapsed, cycles = time.perf_counter() - started, max(int(clock.sum()), 1)
+    seconds["choose"] += elapsed * int(clock[0]) / cycles
+    seconds["learn"] += elapsed * int(clock[1]) / cycles
+    return rounds.chosen, rounds.rewards
+
+
+class _Shadow:
+    """The exact A of the rows that were played, for exact widths."""
+
+    def __init__(self, policy: Policy) -> None:
+        from driftls.widths import constant_ridge
+
+        self.A = constant_ridge(policy.tracker) * np.eye(policy.dim)
+
+    def add(self, block: Block, chosen: NDArray[np.int64]) -> None:
+        if sp.issparse(block.arms):
+            K = block.means.shape[1]
+            X = block.arms[np.arange(chosen.size) * K + chosen].toarray()
+        else:
+            X = block.arms[chosen] if block.arms.ndim == 2 else block.arms[np.arange(chosen.size), chosen]
+        self.A += X.T @ X
+
+    def error(self, policy: Policy, environment: Pool, n: int) -> float:
+        arms, ids = environment.round(n)
+        dense: Any = arms.toarray() if isinstance(arms, sp.csr_array) else arms
+        exact = np.sqrt(np.einsum("kd,dk->k", dense, np.linalg.solve(self.A, dense.T)))
+        return float(np.mean(np.abs(policy.widths(arms, ids=ids) / exact - 1.0)))

@@ -1,0 +1,194 @@
+"""Trackers as a scikit-learn regressor: pipelines, grid searches and cross-validation take them as they are."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from driftls.errors import SettingsError, missing_extra
+from driftls.schedules import ridge as total_ridge
+from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
+
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError:
+    raise missing_extra("scikit-learn", "sklearn", "driftls.sklearn") from None
+
+__all__ = ["DriftingLeastSquares"]
+
+SOLVERS: dict[str, type[Tracker]] = {
+    "saga": SAGA,
+    "sag": SAG,
+    "svrg": SVRG,
+    "gd": GD,
+    "cd": CD,
+    "diagonal": Diagonal,
+    "rls": RLS,
+    "ols": OLS,
+}
+DRAWING = ("saga", "sag", "svrg", "gd")
+STEPPING = (*DRAWING, "cd")
+
+
+class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Least squares on rows that keep coming: ||y - X theta||^2 + ridge ||theta||^2.
+
+    `partial_fit` takes each row once, as a tracker does; `fit` starts anew and takes `passes` times as many steps a
+    row, because there is no later row to make up for it. Scale the features (StandardScaler, or rows of norm 1) for
+    "saga", "sag", "svrg" and "gd": a step size has to suit all of them.
+
+    Parameters
+    ----------
+    solver : {"saga", "sag", "svrg", "gd", "cd", "diagonal", "rls", "ols"}
+        The tracker, see `driftls.trackers`. "saga" costs O(nnz) a step; "cd" is closer and keeps d^2 numbers; "rls"
+        and "ols" are exact at O(d^2) a row; "diagonal" is cheapest, and right where features rarely overlap.
+    ridge : float, optional
+        Total ridge, whatever the number of rows (`alpha` of sklearn.linear_model.Ridge). 1 by default; "ols" has
+        none. It applies to the intercept too, as the coefficient of a constant feature: where y lies far from 0,
+        subtract its mean (TransformedTargetRegressor) or lower the ridge.
+    steps : int, optional
+        Inner steps a row of `partial_fit`; by default the tracker's own. "diagonal", "rls" and "ols" take none.
+    passes : int
+        `fit` takes steps * passes inner steps a row. A `partial_fit` that follows a `fit` goes on at the same pace.
+    fit_intercept : bool
+        Append a constant feature.
+    random_state : int, RandomState or None
+        Of the draws of "saga", "sag", "svrg" and "gd".
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features_in_,)
+    intercept_ : float
+    tracker_ : Tracker
+        With the intercept as its last coefficient. Its `tracking_error()` tells how far the fit is from exact.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where X had names.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> model = DriftingLeastSquares(ridge=0.01, random_state=0).fit(X, X @ [1.0, -2.0] + 3.0)
+    >>> model.coef_.round(2), round(model.intercept_, 2)
+    (array([ 1., -2.]), 3.0)
+    """
+
+    tracker_: Tracker
+
+    def __init__(
+        self,
+        solver: str = "saga",
+        *,
+        ridge: float | None = None,
+        steps: int | None = None,
+        passes: int = 8,
+        fit_intercept: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.solver = solver
+        self.ridge = ridge
+        self.steps = steps
+        self.passes = passes
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Forget everything and learn these rows well."""
+        if not (isinstance(self.passes, int | np.integer) and self.passes >= 1):
+            raise SettingsError(f"passes must be a whole number of at least 1, got {self.passes!r}.")
+        X, y = self._validated(X, y, first=True)
+        self.tracker_ = self._tracker(X.shape[1], int(self.passes)).partial_fit(X, y)
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Learn these rows too. Parameters that were changed since the first rows wait for the next `fit`."""
+        first = not hasattr(self, "tracker_")
+        X, y = self._validated(X, y, first=first)
+        self.tracker_ = (self._tracker(X.shape[1], 1) if first else self.tracker_).partial_fit(X, y)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """X theta, and the intercept."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        theta, width = self.tracker_.theta, X.shape[1]
+        return np.asarray(X @ theta[:width] + theta[width:].sum())
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """One coefficient a feature."""
+        return self.tracker_.theta[: self.n_features_in_]
+
+    @property
+    def intercept_(self) -> float:
+        """What is predicted for a row of zeros; 0 without an intercept."""
+        return float(self.tracker_.theta[self.n_features_in_ :].sum())
+
+    def _validated(self, X: Any, y: Any, *, first: bool) -> tuple[Any, NDArray[np.float64]]:
+        """What a tracker takes: float64, sparse indices in order, the constant appended; the caller's X stays as is.
+
+        What is read-only (joblib maps it) is copied: kernels would have to be compiled for it once more.
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True, reset=first)
+        y = np.require(y, requirements="W")
+        width = X.shape[1]
+        constant = self.fit_intercept if first else self.tracker_.dim > width
+        if sp.issparse(X):
+            if not (X.has_canonical_format and X.data.flags.writeable):
+                X = X.copy()
+                X.sum_duplicates()
+            return sp.hstack([X, np.ones((X.shape[0], 1))], format="csr") if constant else X, y
+        if not constant:
+            return np.require(X, requirements=["C", "W"]), y
+        rows, X = X, np.ones((X.shape[0], width + 1))
+        X[:, :width] = rows
+        return X, y
+
+    def _tracker(self, dim: int, passes: int) -> Tracker:
+        """A new tracker with these settings."""
+        solver = self.solver
+        if solver not in SOLVERS:
+            raise SettingsError(f"solver must be one of {', '.join(SOLVERS)}, got {solver!r}.")
+        ridge = 1.0 if self.ridge is None else self.ridge
+        if not (isinstance(ridge, int | float | np.number) and 0.0 <= ridge < np.inf):
+            raise SettingsError(f"ridge must be a number of at least 0, got {ridge!r}.")
+        settings: dict[str, Any] = {}
+        if solver != "ols":
+            settings["regularisation"] = total_ridge(float(ridge))
+        elif self.ridge:
+            raise SettingsError(f"solver='ols' has no ridge, got ridge={self.ridge!r}. Use solver='rls', or drop it.")
+        if solver in DRAWING:
+            settings["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if self.steps is not None:
+            if solver not in STEPPING:
+                raise SettingsError(f"solver={solver!r} takes no inner steps, got steps={self.steps!r}. Drop it.")
+            settings["steps"] = self.steps
+        tracker = SOLVERS[solver](dim, **settings)
+        if passes > 1 and solver in STEPPING:
+            tracker = SOLVERS[solver](dim, **{**settings, "steps": passes * tracker.steps})
+        return tracker
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # A tracker hands addresses of its arrays to compiled code, so it is copied as what it would write to a file.
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "tracker_" in state:
+            state["tracker_"] = self.tracker_.snapshot()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "tracker_" in state:
+            header, arrays = state["tracker_"]
+            state = {**state, "tracker_": SOLVERS[header["class"].lower()].from_snapshot(header, arrays)}
+        super().__setstate__(state)

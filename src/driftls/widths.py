@@ -1,0 +1,206 @@
+"""How sure are we about x: the width of a confidence interval around theta.x, in units of the noise.
+
+| width | cost of an arm | cost of a row | right for |
+|---|---|---|---|
+| `ExactWidth` | O(d^2), sparse O(nnz^2) | O(d^2) | everything, where d^2 is affordable |
+| `PhiWidth(method="cd")` | O(d) | O(d) an arm | arms that recur, d^2 memory |
+| `PhiWidth()` | O(nnz) | O(T nnz) an arm | arms that recur |
+| `DiagonalWidth` | O(nnz) | O(nnz) | fresh arms, sparse crosses; wrong for a fixed pool |
+| `EnsembleWidth` | O(M nnz) | O(M d) | any arms, d^2 memory |
+| `NoWidth` | nothing | nothing | greedy |
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from driftls.draws import Draws
+from driftls.errors import SettingsError
+from driftls.kernels import cd
+from driftls.kernels import widths as kernels
+from driftls.kernels.widths import (
+    DiagonalWidthState,
+    EnsembleState,
+    OwnExactState,
+    PhiCDState,
+    PhiState,
+    SampleState,
+)
+from driftls.trackers import CD, RLS, Tracker
+from driftls.trackers.sgd import coordinates
+
+__all__ = ["DiagonalWidth", "EnsembleWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
+
+
+class Width(ABC):
+    """A width belongs to one policy, which asks it for a state once its tracker has one."""
+
+    keeps_arms: ClassVar[bool] = False
+
+    @abstractmethod
+    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+        """A new state for this tracker, with room for so many recurring arms."""
+
+    def draws(self, dim: int) -> int:
+        """The most uniforms that a round can use."""
+        return 0
+
+    def settings(self) -> dict[str, Any]:
+        """What a file keeps."""
+        return {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
+
+
+class NoWidth(Width):
+    """No width at all: the policy is greedy."""
+
+    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+        return kernels.NoWidth(np.zeros(1))
+
+
+class ExactWidth(Width):
+    """sqrt(x' (A + ridge I)^-1 x), from an inverse that is kept by Sherman-Morrison; an `RLS` tracker's own is used."""
+
+    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+        if isinstance(tracker, RLS):
+            if tracker.route == "cholesky":
+                raise SettingsError(
+                    "this RLS keeps no inverse, so it has no widths. Use method='sherman-morrison' (or 'inverse', "
+                    "which is O(d^3) a row) with a ridge above 0."
+                )
+            return tracker._state  # type: ignore[no-any-return]
+        own = RLS(tracker.dim, regularisation=tracker.regularisation, method="sherman-morrison")._allocate(False)
+        return OwnExactState(*own)
+
+
+class DiagonalWidth(Width):
+    """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped."""
+
+    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+        scalars = np.zeros(kernels.DIAGONAL_SCALARS)
+        scalars[kernels.D_SCALE] = 1.0
+        scalars[kernels.D_DISCOUNT] = getattr(tracker, "discount", 1.0)
+        scalars[kernels.D_RIDGE] = constant_ridge(tracker)
+        return DiagonalWidthState(coordinates(1, tracker.dim, tracker._sparse), scalars)
+
+
+class PhiWidth(Width):
+    """sqrt(x.phi) with phi tracking (A + ridge I)^-1 x, one phi for each arm that recurs.
+
+    Parameters
+    ----------
+    steps : int
+        T, steps an arm and row.
+    method : {"gd", "cd", "printed"}
+        "gd" descends the regularised objective from x/ridge on drawn rows; "cd" takes Gauss-Southwell steps with the
+        A that a `CD` tracker keeps; "printed" is the paper's rule: no regulariser, start at 0, the tracker's gamma_n.
+    scale : float
+        The step of "gd" is scale / max ||x||^2.
+
+    An arm without an id takes its T steps afresh in each round, from the diagonal's guess.
+    """
+
+    keeps_arms = True
+
+    def __init__(self, steps: int | None = None, *, method: str = "gd", scale: float = 0.3) -> None:
+        if method not in ("gd", "cd", "printed"):
+            raise SettingsError(f"method must be 'gd', 'cd' or 'printed', got {method!r}.")
+        if steps is not None and steps < 1:
+            raise SettingsError(f"steps must be at least 1, got {steps}.")
+        self.method, self.scale = method, scale
+        self.steps = (4 if method == "gd" else 1) if steps is None else int(steps)
+
+    def draws(self, dim: int) -> int:
+        return 0 if self.method == "cd" else 2 * self.steps
+
+    def settings(self) -> dict[str, Any]:
+        return {"steps": self.steps, "method": self.method, "scale": self.scale}
+
+    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+        if self.method == "cd":
+            phi, residual, X = np.zeros((3, slots, tracker.dim))
+            live = np.zeros(slots, dtype=np.int64)
+            own, steps, coords, scalars, gram = gram_fields(tracker, np.array([self.steps], dtype=np.int64))
+            return PhiCDState(phi, residual, X, live, own, steps, coords, scalars, gram)
+        if tracker.history is None:
+            raise SettingsError("phi draws rows of the tracker's history. Build the tracker with history=Growing().")
+        scalars = np.zeros(kernels.PHI_SCALARS)
+        scalars[kernels.P] = 1.0
+        scalars[kernels.SCALE] = self.scale
+        scalars[kernels.STEPS] = self.steps
+        scalars[kernels.PRINTED] = self.method == "printed"
+        scalars[kernels.RIDGE] = 1.0 if self.method == "printed" else constant_ridge(tracker)
+        U, X = (coordinates(slots, tracker.dim, tracker._sparse) for _ in range(2))
+        squares, cold = (coordinates(1, tracker.dim, tracker._sparse) for _ in range(2))
+        live, picks = np.zeros(slots, dtype=np.int64), np.zeros(self.steps, dtype=np.int64)
+        return PhiState(U, X, live, np.zeros(slots), squares, cold, picks, scalars)
+
+
+class EnsembleWidth(Width):
+    """The spread of M copies that learn pure noise: their covariance is (A + ridge I)^-1.
+
+    With `sample=True` one copy is drawn a round and its opinion added instead: Thompson sampling.
+    """
+
+    def __init__(self, members: int = 20, *, steps: int = 4, sample: bool = False) -> None:
+        if members < 2 or steps < 1:
+            raise SettingsError(f"at least 2 members and 1 step are needed, got {members} and {steps}.")
+        self.members, self.steps, self.sample = int(members), int(steps), bool(sample)
+
+    def draws(self, dim: int) -> int:
+        return 2 * self.members + 1
+
+    def settings(self) -> dict[str, Any]:
+        return {"members": self.members, "steps": self.steps, "sample": self.sample}
+
+    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+        own, steps, coords, scalars, gram = gram_fields(tracker, np.array([self.steps], dtype=np.int64))
+        theta = np.zeros((self.members, tracker.dim))
+        # each copy starts at a sample of the prior N(0, I/ridge)
+        u = draws.take(2 * theta.size).reshape(2, *theta.shape)
+        theta += np.sqrt(-2.0 * np.log(1.0 - u[0])) * np.cos(2.0 * np.pi * u[1]) / np.sqrt(constant_ridge(tracker))
+        member = np.array([0 if self.sample else -1], dtype=np.int64)
+        return EnsembleState(theta, np.zeros_like(theta), member, own, steps, coords, scalars, gram)
+
+
+class SampleWidth(Width):
+    """One exact sample of N(0, (A + ridge I)^-1) a round, O(d^2), from a Cholesky factor kept by rank-one updates."""
+
+    def draws(self, dim: int) -> int:
+        return 2 * dim
+
+    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+        factor = np.eye(tracker.dim) * np.sqrt(constant_ridge(tracker))
+        return SampleState(factor, np.zeros((2, tracker.dim)))
+
+
+def constant_ridge(tracker: Tracker) -> float:
+    """n lambda_n of a tracker, where it is a positive constant; otherwise a width has no unit."""
+    first, later = (n * tracker.regularisation(n) for n in (1, 1000))  # type: ignore[operator]
+    if first <= 0.0 or abs(later - first) > 1e-9 * first:
+        raise SettingsError(
+            "this width needs a constant, positive total ridge: give the tracker regularisation=ridge(total). "
+            "The paper's printed phi (PhiWidth(method='printed')) needs none."
+        )
+    return float(first)
+
+
+def gram_fields(tracker: Tracker, steps: Any) -> tuple[Any, ...]:
+    """own, steps and the CDState that holds A: the tracker's, or a new one that the width keeps up itself."""
+    if isinstance(tracker, CD):
+        return (np.zeros(1, dtype=np.int64), steps, *tracker._state)
+    if tracker.dim > 30_000:
+        raise SettingsError(f"this width keeps A, {tracker.dim} x {tracker.dim}. Use PhiWidth() or DiagonalWidth().")
+    state = CD(tracker.dim, regularisation=tracker.regularisation)._allocate(False)
+    state.scalars[cd.RIDGE] = constant_ridge(tracker)
+    return (np.ones(1, dtype=np.int64), steps, *state)
+
+
+KINDS: dict[str, type[Width]] = {
+    kind.__name__: kind for kind in (NoWidth, ExactWidth, DiagonalWidth, PhiWidth, EnsembleWidth, SampleWidth)
+}

@@ -1,0 +1,287 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import pty
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from driftls import __version__, cli, demo
+from driftls.errors import DriftlsError, InputError, MissingExtraError, SettingsError
+
+FEW = 300
+
+
+def driftls(*arguments, script=None, **environment):
+    """Run the command, or a script that ends in it, in a process of its own."""
+    command = ["-c", script] if script else ["-m", "driftls"]
+    variables = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
+    return subprocess.run(
+        [sys.executable, *command, *map(str, arguments)],
+        env={**variables, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "200", **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_the_version():
+    done = driftls("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"driftls {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", [[], ["warmup"], ["demo"]], ids=lambda command: " ".join(command) or "driftls")
+def test_help_has_examples(command):
+    done = driftls(*command, "--help")
+    assert done.returncode == 0
+    assert "Examples:\n" in done.stdout
+    assert f"    driftls {' '.join(command)}".rstrip() in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "Usage"),
+        (["fly"], "No such command 'fly'"),
+        (["warmup", "--only", "lasso"], "'lasso' is not one of saga, sag, svrg, gd, cd, diagonal, rls, ols."),
+        (["demo", "--rows", "10"], "Invalid value for '--rows'"),
+        (["demo", "--rows", "many"], "Invalid value for '--rows'"),
+        (["demo", "--out", __file__], "is a file"),
+    ],
+    ids=str,
+)
+def test_a_wrong_call_exits_with_2(arguments, complaint):
+    done = driftls(*arguments)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert not done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SettingsError("steps must be at least 1."), 2),
+        (MissingExtraError("needs matplotlib."), 2),
+        (InputError("row 3: y must be finite."), 3),
+        (DriftlsError("something else."), 3),
+        (PermissionError(13, "Permission denied", "demo"), 2),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_is_one_line_on_stderr(error, code, monkeypatch, capsys):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(demo, "track", fail)
+    with pytest.raises(SystemExit) as left:
+        cli.run(["demo"])
+    assert left.value.code == code
+    printed = capsys.readouterr()
+    line = "demo: Permission denied" if isinstance(error, OSError) else str(error)
+    assert (printed.out, printed.err) == ("", f"driftls: {line}\n")
+
+
+def test_importing_driftls_stays_light():
+    heavy = ["typer", "rich", "matplotlib", "sklearn"]
+    done = driftls(script=f"import sys, driftls; print([name for name in {heavy} if name in sys.modules])")
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"), [("typer", "typer and rich", "cli"), ("matplotlib", "matplotlib", "report")]
+)
+def test_a_missing_extra_is_named(module, package, extra, tmp_path):
+    script = f"import sys; sys.modules[{module!r}] = None; from driftls.__main__ import main; main()"
+    done = driftls("demo", "--out", tmp_path / "out", script=script)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"needs {package}, which is not installed. Run: pip install 'driftls[{extra}]'\n")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+# -- demo ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """One run of the demo: its process and its folder."""
+    out = tmp_path_factory.mktemp("demo") / "new" / "folder"
+    done = driftls("demo", "--out", out, "--rows", FEW, "--seed", 1)
+    assert done.returncode == 0, done.stderr
+    return done, out
+
+
+def read(out):
+    with open(out / "tracking.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_demo_writes_a_figure_with_every_scheme(shown):
+    _, out = shown
+    assert {path.name for path in out.iterdir()} == {"tracking.svg", "tracking.png", "tracking.csv"}
+    assert (out / "tracking.png").read_bytes().startswith(b"\x89PNG\r\n")
+    text = (out / "tracking.svg").read_text()
+    assert ElementTree.fromstring(text).tag.endswith("svg")
+    for scheme in demo.SCHEMES:
+        assert f"<!-- {scheme.label} -->" in text  # how matplotlib notes a text that it draws as outlines
+        assert scheme.colour.lower() in text
+    assert text.count("<!-- θ = 0 -->") == 1
+
+
+def test_the_demo_writes_the_data_of_the_figure(shown):
+    _, out = shown
+    lines = read(out)
+    labels = [scheme.label for scheme in demo.SCHEMES]
+    assert {line["scheme"] for line in lines} == set(labels)
+    assert {line["scheme"] for line in lines if line["settings"] == "paper"} == set(labels[:4])
+    for label in labels:
+        own = [line for line in lines if line["scheme"] == label]
+        assert [int(line["n"]) for line in own] == demo.marks(FEW)
+        assert all(0 < float(line["relative_error"]) < 3 for line in own)
+        # both errors belong to the same exact solution, whose norm is their ratio
+        assert all(0 < float(line["absolute_error"]) / float(line["relative_error"]) < 100 for line in own)
+
+
+def test_the_demo_prints_a_table_and_where_the_figure_is(shown):
+    done, out = shown
+    last = {line["scheme"]: float(line["relative_error"]) for line in read(out) if int(line["n"]) == FEW}
+    for scheme in demo.SCHEMES:
+        name = scheme.label + (" (paper)" if scheme.paper else "")
+        row = next(line for line in done.stdout.splitlines() if line.startswith(name + " "))
+        assert row.removeprefix(name).split()[0] == f"{last[scheme.label]:.4f}"
+    assert f"The figure is {out / 'tracking.svg'}" in done.stdout
+    assert done.stderr == ""  # not a terminal: no progress
+
+
+def test_the_demo_repeats_itself_and_speaks_json(shown, tmp_path):
+    _, out = shown
+    done = driftls("demo", "--out", tmp_path, "--rows", FEW, "--seed", 1, "--json")
+    result = json.loads(done.stdout)
+    assert (tmp_path / "tracking.csv").read_text() == (out / "tracking.csv").read_text()
+    assert (tmp_path / "tracking.svg").read_text() == (out / "tracking.svg").read_text()
+    assert result["relative_error"] == {
+        line["scheme"]: float(line["relative_error"]) for line in read(out) if int(line["n"]) == FEW
+    }
+    assert result["files"] == [str(tmp_path / f"tracking.{kind}") for kind in ("svg", "png", "csv")]
+
+
+def test_a_folder_that_cannot_be_made_is_named_at_once():
+    done = driftls("demo", "--out", "/proc/nowhere/demo")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "driftls: /proc/nowhere: No such file or directory\n"
+
+
+def test_marks_are_even_on_a_log_axis_and_hold_the_powers_of_ten():
+    marks = demo.marks(50_000)
+    assert marks[0] == 100
+    assert marks[-1] == 50_000
+    assert {1_000, 10_000} < set(marks)
+    assert 28 <= len(marks) <= 34
+    assert max(math.log(b / a) for a, b in pairwise(marks)) < 0.25
+
+
+def test_labels_keep_their_order_and_their_distance():
+    places = [0.5, 0.52, 0.1, 0.51, 0.9]
+    spread = demo.spread(places, 0.04)
+    np.testing.assert_array_equal(np.argsort(spread), np.argsort(places))
+    assert np.diff(np.sort(spread)).min() > 0.04 - 1e-12
+    np.testing.assert_allclose(spread, [0.47, 0.55, 0.1, 0.51, 0.9])
+
+
+# -- warmup ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    """A cache that `driftls warmup --only saga` has filled."""
+    cache = tmp_path_factory.mktemp("cache")
+    done = driftls("warmup", "--only", "saga", DRIFTLS_CACHE_DIR=str(cache))
+    assert done.returncode == 0, done.stderr
+    return done, cache
+
+
+def compiled(cache):
+    return {path: path.stat().st_mtime_ns for path in Path(cache).rglob("*.nbc")}
+
+
+def test_warmup_says_what_it_did_in_one_line(warm):
+    done, cache = warm
+    files = compiled(cache)
+    assert done.stdout.startswith(f"1 tracker is ready: {len(files)} kernels compiled, 0 were kept, ")
+    assert str(cache) in done.stdout
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+FIRST_ROWS = """
+import numpy as np, scipy.sparse as sp
+from driftls.kernels import track
+from driftls.kernels.sag import SAGAState
+from driftls.trackers import SAGA
+
+X = np.random.default_rng(0).normal(size=(20, 4))
+for rows in (X, sp.csr_array(X)):
+    tracker = SAGA(4, seed=0)
+    tracker.update(rows[[0]], 1.0)
+    tracker.partial_fit(rows, X[:, 0])
+    tracker.predict(rows), tracker.theta, tracker.tracking_error()
+SAGA(4).update(X[0], 1.0)
+for entry in track.entries(SAGAState):
+    print(sum(entry.stats.cache_hits.values()), sum(entry.stats.cache_misses.values()))
+"""
+
+
+def test_after_warmup_a_new_process_compiles_nothing(warm):
+    _, cache = warm
+    before = compiled(cache)
+    done = driftls(script=FIRST_ROWS, DRIFTLS_CACHE_DIR=str(cache))
+    counts = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert len(counts) == 4, done.stderr
+    assert all(hits > 0 and misses == 0 for hits, misses in counts)
+    assert before
+    assert compiled(cache) == before
+
+
+def test_warmup_keeps_what_is_there_and_removes_what_is_stale(warm):
+    _, cache = warm
+    (cache / "kernels" / "0123456789abcdef").mkdir()
+    before = compiled(cache)
+    done = driftls("warmup", "--only", "SAGA", "--json", DRIFTLS_CACHE_DIR=str(cache))
+    result = json.loads(done.stdout)
+    assert (result["compiled"], result["kept"], result["stale_removed"]) == (0, len(before), 1)
+    assert result["trackers"] == ["saga"]
+    assert [path.name for path in (cache / "kernels").iterdir()] == [Path(result["folder"]).name]
+    assert compiled(cache) == before
+
+
+def test_warmup_without_a_compiler_has_nothing_to_do(tmp_path):
+    done = driftls("warmup", "--only", "cd", DRIFTLS_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="1")
+    assert (done.returncode, done.stdout) == (0, "Nothing to compile: NUMBA_DISABLE_JIT is set.\n")
+
+
+def test_progress_is_shown_on_a_terminal_and_leaves_stdout_alone(warm):
+    _, cache = warm
+    terminal, stderr = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "driftls", "warmup", "--only", "saga", "--json"],
+        env={**os.environ, "DRIFTLS_CACHE_DIR": str(cache), "TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        timeout=300,
+    )
+    os.close(stderr)
+    seen = os.read(terminal, 1 << 16).decode()
+    os.close(terminal)
+    assert json.loads(done.stdout)["compiled"] == 0
+    assert "saga, sparse rows" in seen
