@@ -16,8 +16,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from driftls import __version__, cli, demo
+from driftls import __version__, cli, demo, paper, theory
+from driftls.environments import FreshContexts
 from driftls.errors import DriftlsError, InputError, MissingExtraError, SettingsError
+from driftls.run import Run, interval
+from driftls.simulate import simulate
 
 FEW = 300
 
@@ -40,7 +43,9 @@ def test_the_version():
     assert (done.returncode, done.stdout, done.stderr) == (0, f"driftls {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", [[], ["warmup"], ["demo"]], ids=lambda command: " ".join(command) or "driftls")
+@pytest.mark.parametrize(
+    "command", [[], ["warmup"], ["demo"], ["simulate"], ["bounds"]], ids=lambda command: " ".join(command) or "driftls"
+)
 def test_help_has_examples(command):
     done = driftls(*command, "--help")
     assert done.returncode == 0
@@ -57,6 +62,18 @@ def test_help_has_examples(command):
         (["demo", "--rows", "10"], "Invalid value for '--rows'"),
         (["demo", "--rows", "many"], "Invalid value for '--rows'"),
         (["demo", "--out", __file__], "is a file"),
+        (["simulate"], "Missing option '--policy'"),
+        (["simulate", "--policy", "linucb,lasso"], "'lasso' is not one of linucb, flinucb-gd, flinucb-svrg"),
+        (["simulate", "--policy", "linucb", "--bandit", "poker"], "Invalid value for '--bandit'"),
+        (["simulate", "--policy", "linucb", "--rounds", "0"], "Invalid value for '--rounds'"),
+        (["simulate", "--policy", "linucb", "--nnz", "3"], "only fresh-contexts have sparse arms"),
+        (["simulate", "--policy", "linucb", "--sigma", "-1"], "driftls: sigma must be at least 0"),
+        (["simulate", "--policy", "linucb", "--kappa", "-1"], "driftls: kappa must be a number of at least 0"),
+        (["bounds", "--mu", "0.5", "--c", "9", "--dim", "2"], "choose c strictly between 5.333 and 8."),
+        (["bounds", "--mu", "0", "--c", "6", "--dim", "2"], "driftls: mu must be positive and finite"),
+        (["bounds", "--mu", "0.5", "--c", "6", "--dim", "2", "--delta", "1"], "driftls: delta must lie strictly"),
+        (["bounds", "--mu", "0.5", "--c", "6", "--dim", "2", "--n", "10,many"], "'10,many' is not a list of whole"),
+        (["bounds", "--mu", "0.5", "--c", "6", "--dim", "20", "--n", "10"], "from round dim + 1 = 21 on"),
     ],
     ids=str,
 )
@@ -285,3 +302,96 @@ def test_progress_is_shown_on_a_terminal_and_leaves_stdout_alone(warm):
     os.close(terminal)
     assert json.loads(done.stdout)["compiled"] == 0
     assert "saga, sparse rows" in seen
+
+
+# -- simulate --------------------------------------------------------------------------------------------------------
+
+PROBLEM = ["--dim", 5, "--arms", 4, "--rounds", 60, "--seeds", 3, "--seed", 7]
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    """Two policies on three seeds: what was printed as JSON, and the folder of the runs."""
+    out = tmp_path_factory.mktemp("simulate") / "new" / "runs"
+    done = driftls("simulate", "--policy", "linucb, random", *PROBLEM, "--out", out, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout), out
+
+
+def test_simulate_tells_what_its_runs_say(simulated):
+    result, out = simulated
+    assert (result["bandit"], result["rounds"], result["seeds"]) == ("fixed-arms", 60, [7, 9])
+    assert list(result["policies"]) == ["linucb", "random"]
+    assert [Path(file).name for file in result["files"]] == [
+        f"{name}-{seed}.json" for name in ("linucb", "random") for seed in (7, 8, 9)
+    ]
+    for name, row in result["policies"].items():
+        runs = [Run.load(out / f"{name}-{seed}.json") for seed in (7, 8, 9)]
+        assert [(run.policy, run.seed) for run in runs] == [(name, seed) for seed in (7, 8, 9)]
+        assert (row["regret"], row["interval"]) == interval([run.last("regret") for run in runs])
+        assert row["reward"] == pytest.approx(np.mean([run.last("reward") for run in runs]))
+        assert row["choose_us"] > 0
+    assert result["policies"]["linucb"]["regret"] < result["policies"]["random"]["regret"]
+    assert result["policies"]["linucb"]["tracking_error"] == 0.0
+    assert result["policies"]["random"]["tracking_error"] is None
+
+
+def test_simulate_prints_the_same_as_a_table(simulated):
+    result, _ = simulated
+    done = driftls("simulate", "--policy", "linucb,random", *PROBLEM)
+    assert (done.returncode, done.stderr) == (0, "")
+    head, *lines = done.stdout.splitlines()
+    assert head.split() == ["regret", "95%", "reward", "tracking", "choose", "us", "learn", "us"]
+    for line, (name, row) in zip(lines, result["policies"].items()):
+        assert line.split()[:4] == [name, f"{row['regret']:.1f}", f"+-{row['interval']:.1f}", f"{row['reward']:.1f}"]
+    assert lines[-1].startswith("Means over 3 seeds after 60 rounds")
+
+
+def test_simulate_plays_the_bandit_it_was_asked_for(tmp_path):
+    done = driftls(
+        *["simulate", "--bandit", "fresh-contexts", "--nnz", 3, "--reward", "bernoulli", "--policy", "linucb"],
+        *["--dim", 6, "--arms", 5, "--rounds", 40, "--seeds", 1, "--kappa", 0.25, "--out", tmp_path, "--json"],
+    )
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)["policies"]["linucb"]
+    policy = paper.linucb(6, kappa=0.25, seed=0)
+    run = simulate(policy, FreshContexts(6, 5, nnz=3, reward="bernoulli", seed=0), 40)
+    assert (row["regret"], row["reward"], row["interval"]) == (run.last("regret"), run.last("reward"), None)
+
+
+def test_every_policy_of_the_help_exists():
+    told = driftls("simulate", "--help").stdout
+    for name in cli._policies():
+        assert name in told
+    assert len(cli._policies()) == 12
+
+
+# -- bounds ----------------------------------------------------------------------------------------------------------
+
+
+def test_bounds_are_those_of_the_theory():
+    done = driftls("bounds", "--mu", 0.5, "--c", 6, "--dim", 24, "--n", "1000,10000", "--delta", 0.05, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    result = json.loads(done.stdout)
+    settings = {"mu": 0.5, "c": 6.0, "dim": 24, "delta": 0.05}
+    assert result["regime"] == "iii"
+    assert "(A2), allow no mu above 1/dim = 0.04167: mu = 0.5 cannot occur" in result["note"]
+    for row, n in zip(result["rounds"], (1000, 10000), strict=True):
+        theorem, appendix = theory.bound_theorem(n, **settings), theory.bound_appendix(n, **settings)
+        assert (row["n"], row["K1"], row["K2"]) == (n, theory.K1(n, **settings), theory.K2(n, **settings))
+        assert (row["theorem_mean"], row["theorem_high"]) == tuple(theorem)
+        assert (row["appendix_mean"], row["appendix_high"]) == tuple(appendix)
+        terms = theory.proposition_2(
+            n, mu=0.5, c=6.0, n0=24, ols_error=lambda k: theory.ols_error(k, mu=0.5, dim=24, delta=0.05)
+        )
+        assert (row["initial"], row["sampling"], row["drift"]) == pytest.approx(tuple(map(float, terms)))
+
+
+def test_bounds_print_a_table_and_no_note_where_mu_can_occur():
+    done = driftls("bounds", "--mu", 0.04, "--c", 75, "--dim", 24, "--n", "1000,100000")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["n", "1000", "100000"]
+    assert [line.split()[0] for line in lines[1:4]] == ["K1", "K2", "theorem"]
+    assert "Regime iii" in done.stdout
+    assert "Note" not in done.stdout

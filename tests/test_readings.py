@@ -13,13 +13,15 @@ import naive
 from driftls import Power, paper, ridge, theory
 from driftls.actions import Ball, Ellipsoid, Sphere
 from driftls.draws import Draws
-from driftls.environments import LinearBandit
+from driftls.environments import FixedArms, LinearBandit
 from driftls.errors import DivergenceError, SettingsError
 from driftls.history import Growing, Mapped, Reservoir, Window
 from driftls.kernels import lazy, svrg
 from driftls.kernels.rows import DenseRows
 from driftls.kernels.sag import SAGAState, table_enter
+from driftls.policies import PEGE, LinUCB
 from driftls.trackers import GD, OLS, RLS, SAG, SAGA, SVRG
+from driftls.widths import ExactWidth, PhiWidth
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "driftls"
@@ -165,6 +167,13 @@ def test_row_06_the_printed_step_blows_up_early_and_the_theorem_s_does_not(dim, 
     assert blown > times * max(calm)
 
 
+def test_row_06_both_steps_have_a_name():
+    theorem, printed = (paper.fpege_gd(Sphere(10), step=step).tracker.step_size for step in ("theorem", "printed"))
+    assert theorem == Power.theorem_one(1 / 20)  # mu = lambda_PEGE/(2d)
+    assert printed == Power(40 / 3, 0.0, 1.0)
+    assert printed(1) > 2.0 > theorem(1)  # a step of 2 or more does not come to rest on actions of length 1
+
+
 @pytest.mark.parametrize(("dim", "smallest"), [(2, 1.0), (10, 0.3), (50, 4.0)])
 def test_row_07_the_condition_on_c_is_c_lambda_over_8d(dim, smallest):
     mu, c = theory.pege_mu_c(dim, smallest)
@@ -188,6 +197,19 @@ def test_row_08_the_printed_index_leaves_the_basis_in_the_second_phase():
         assert np.linalg.matrix_rank(basis[ours]) == dim
 
 
+def test_row_08_every_phase_explores_the_whole_basis():
+    env, policy = LinearBandit(Sphere(3), seed=0), PEGE(Sphere(3))
+    explored: dict[int, list] = {}
+    for n in range(1, 31):
+        x = policy.choose()
+        if policy.exploring:
+            explored.setdefault(policy.phase, []).append(x)
+        policy.learn(x, env.reward(n, x))
+    assert len(explored) >= 5
+    for actions in list(explored.values())[:4]:
+        np.testing.assert_array_equal(actions, Sphere(3).basis())
+
+
 @pytest.mark.parametrize("actions", [Sphere(4), Ball(4, radius=0.7), Ellipsoid(np.diag([1.0, 0.5, 0.3, 0.2]))])
 def test_row_09_rewards_are_maximised_and_regret_is_never_negative(actions):
     env, rng = LinearBandit(actions, sigma=0.0, seed=2), np.random.default_rng(0)
@@ -207,6 +229,17 @@ def test_row_10_with_a_basis_exact_least_squares_is_one_solve_with_the_means():
     y = rng.normal(size=(phases, dim))
     exact = OLS(dim).partial_fit(np.tile(B, (phases, 1)), y.ravel())
     np.testing.assert_allclose(exact.theta, np.linalg.solve(B, y.mean(axis=0)), atol=1e-10)
+
+
+def test_row_10_both_routes_of_pege_give_one_estimate():
+    actions = Ellipsoid(np.array([[1.0, 0.3, 0.0], [0.3, 0.8, 0.1], [0.0, 0.1, 0.5]]))
+    env, routes = LinearBandit(actions, seed=0), (PEGE(actions), paper.pege(actions))
+    for n in range(1, 41):
+        actions_now = [policy.choose() for policy in routes]
+        np.testing.assert_allclose(*actions_now, atol=1e-9)
+        for policy, x in zip(routes, actions_now):
+            policy.learn(x, env.reward(n, x))
+    np.testing.assert_allclose(routes[0].theta, routes[1].theta, atol=1e-9)
 
 
 # --- 11 and 12: SVRG and SAG ----------------------------------------------------------------------------------------
@@ -282,7 +315,7 @@ def test_row_12_a_table_of_scalars_equals_a_table_of_gradients(scheme, oracle):
 
 
 def test_row_13_printed_widths_stick_where_an_arm_is_never_pulled():
-    """All rows are e_1; the oracle only, as the widths themselves come with the bandits."""
+    """All rows are e_1; by the oracle."""
     rows, pulled, never = np.tile([1.0, 0.0], (4000, 1)), np.array([1.0, 0.0]), np.array([0.0, 1.0])
     M = naive.gram(rows, 1.0)
     gamma = naive.schedule(1.0, 100.0, 1.0)
@@ -299,6 +332,40 @@ def test_row_13_printed_widths_stick_where_an_arm_is_never_pulled():
     assert printed(pulled) > 5 * naive.exact_width2(pulled, M)
     assert ours(never) == pytest.approx(naive.exact_width2(never, M), rel=1e-12)
     assert ours(pulled) == pytest.approx(naive.exact_width2(pulled, M), rel=0.02)
+
+
+def test_row_13_the_policies_show_the_same():
+    """Arms e_1 and e_2, of which only e_1 is pulled: squared widths 1/(n + 1) and 1."""
+    arms, n = np.eye(2), 4000
+    printed = paper.flinucb_gd(2, seed=0)
+    regularised = LinUCB(tracker=SAGA(2, seed=0), width=PhiWidth(), kappa=1.0, seed=0)
+    for policy in (printed, regularised):
+        policy.choose(arms, ids=[0, 1])
+        for _ in range(n):
+            policy.learn(arms, 0.0, arm=0, ids=[0, 1])
+    steps = np.arange(1, n + 1)
+    pulled, never = printed.widths(arms, ids=[0, 1]) ** 2
+    assert never == pytest.approx(np.sum(1 / steps / (100 + steps)))  # sum gamma_n/n, in the place of 1
+    assert pulled > 5 / (n + 1)
+    pulled, never = regularised.widths(arms, ids=[0, 1]) ** 2
+    assert never == pytest.approx(1.0, rel=1e-9)
+    assert pulled == pytest.approx(1 / (n + 1), rel=0.02)
+
+
+def test_row_14_phi_belongs_to_an_id_and_works_only_where_arms_recur():
+    env, rng = FixedArms(10, 30, seed=0), np.random.default_rng(0)
+    arms, ids = env.round(1)
+    policy = LinUCB(tracker=SAGA(10, seed=0), width=PhiWidth(steps=8), kappa=0.6, seed=0)
+    exact = LinUCB(tracker=RLS(10), width=ExactWidth(), kappa=0.6)
+    policy.choose(arms, ids=ids)
+    for k in rng.integers(0, 3, size=1000):
+        for each in (policy, exact):
+            each.learn(arms, 0.0, arm=int(k), ids=ids)
+    truth = exact.widths(arms)
+    kept = np.abs(policy.widths(arms, ids=ids) / truth - 1).mean()
+    cold = np.abs(policy.widths(arms) / truth - 1).mean()  # the same arms, as if they were new
+    assert kept < 0.05
+    assert cold > 0.4
 
 
 def clicks(seed, rows=5000, dim=40):

@@ -19,7 +19,8 @@ from scipy import stats
 
 from driftls.errors import InputError, SettingsError
 from driftls.logs import Block, SyntheticDay, synthetic_day
-from driftls.logs.synthetic import MOST_RARE, _visitors, aggregates, r6b_text
+from driftls.logs.synthetic import r6b_text
+from driftls.logs.visitors import MOST_RARE, aggregates, make_visitors
 
 ERRORS = 4.5
 LINES = 40_000
@@ -95,7 +96,7 @@ def test_rare_features_are_few_rare_and_all_there(has: NDArray[np.bool_]) -> Non
     assert not has[anonymous][:, rare].any()
     profile = has[~anonymous][:, rare]
     # A Poisson number of draws splits into independent Poisson numbers, one an id.
-    chance = 1 - np.exp(-1.5 * np.diff(_visitors(0.0, 1.5).rare_cdf, prepend=0.0))
+    chance = 1 - np.exp(-1.5 * np.diff(make_visitors(0.0, 1.5).rare_cdf, prepend=0.0))
     assert np.all(np.abs(profile.mean(0) - chance) <= binomial(chance, len(profile)))
     assert has[:, rare].mean(0).max() < 0.1
     assert profile.any(0).all()

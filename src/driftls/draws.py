@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import CorruptFileError
+from driftls.errors import CorruptFileError, SettingsError
 
 __all__ = ["Draws", "Seed"]
 
@@ -30,7 +30,10 @@ class Draws:
     """
 
     def __init__(self, seed: Seed = None, size: int = TAPE) -> None:
-        self.generator = np.random.default_rng(seed)
+        try:
+            self.generator = np.random.default_rng(seed)
+        except (TypeError, ValueError) as error:
+            raise SettingsError(f"seed must be a whole number of at least 0 or a Generator, got {seed!r}.") from error
         self.tape: NDArray[np.float64] = np.empty(size)
         self.cursor = np.array([size], dtype=np.int64)  # everything read: the first use fills the tape
 
@@ -69,9 +72,12 @@ class Draws:
 
     def restore(self, header: dict[str, Any], unread: NDArray[np.float64]) -> None:
         """Go on where the saved stream stood."""
-        kind = getattr(np.random, str(header.get("bit_generator")), None)
-        if kind is None or unread.size > self.tape.size:
-            raise CorruptFileError(f"the random state names an unknown generator: {header.get('bit_generator')!r}.")
+        name = str(header.get("bit_generator"))
+        kind: Any = getattr(np.random, name, None)
+        if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
+            raise CorruptFileError(f"the random state names an unknown generator: {name!r}.")
+        if unread.size > self.tape.size:
+            raise CorruptFileError(f"{unread.size} draws were kept, more than the {self.tape.size} that there can be.")
         bits = kind()
         bits.state = header
         self.generator = np.random.Generator(bits)

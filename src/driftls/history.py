@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from driftls.errors import FileFormatError, NewerFileError, SettingsError
+from driftls.errors import CorruptFileError, FileFormatError, NewerFileError, SettingsError
 from driftls.kernels.frames import Array
 from driftls.kernels.rows import DenseRows, SparseRows
 from driftls.kernels.track import BOOK, CAPACITY, GROWING, HELD, KIND, NOTHING, RESERVOIR, SEEN, USED, WINDOW
@@ -25,6 +25,7 @@ from driftls.kernels.track import BOOK, CAPACITY, GROWING, HELD, KIND, NOTHING, 
 __all__ = ["Growing", "History", "Mapped", "Reservoir", "Window"]
 
 FIRST_BYTES = 1 << 16
+CLOSED = "this history was closed. Load the tracker again to go on with its rows."
 
 
 class History:
@@ -34,12 +35,16 @@ class History:
     evicts: ClassVar[bool] = False
 
     def __init__(self, *, dtype: DTypeLike = np.float64) -> None:
-        self.dtype = np.dtype(dtype)
+        try:
+            self.dtype = np.dtype(dtype)
+        except TypeError:
+            raise SettingsError(f"dtype must be float64 or float32, got {dtype!r}.") from None
         if self.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
             raise SettingsError(f"dtype must be float64 or float32, got {self.dtype}.")
         self.capacity: int | None = None
         self.rows: DenseRows | SparseRows | None = None
         self.book: NDArray[np.int64] = np.zeros(BOOK, dtype=np.int64)
+        self.owner: Any = None  # a weak reference to the tracker
 
     def __len__(self) -> int:
         """Rows held now."""
@@ -63,6 +68,11 @@ class History:
         self.book[KIND] = self.kind
         first = self.capacity or max(16, FIRST_BYTES // (self.dtype.itemsize * (1 if sparse else dim)))
         self._allocate(first, 16 * first if sparse else 0, sparse)
+
+    def unopen(self) -> None:
+        """Nothing was stored yet: the first rows were refused, and the next ones decide again."""
+        self.rows, self.owner = None, None
+        self.book = np.zeros(BOOK, dtype=np.int64)
 
     def _new(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         return np.empty(shape, dtype=dtype)
@@ -89,7 +99,8 @@ class History:
     def reserve(self, count: int, nnz: int) -> bool:
         """Make room for `count` more rows with `nnz` entries in all; True if arrays moved."""
         moved, rows = False, self.rows
-        assert rows is not None
+        if rows is None:
+            raise SettingsError(CLOSED)
         if self.capacity is None and self.book[HELD] + count > self.book[CAPACITY]:
             length = max(int(self.book[HELD]) + count, 2 * int(self.book[CAPACITY]))
             per_row = {"X", "y", "start", "stop"} & set(rows._fields)
@@ -127,6 +138,8 @@ class History:
         """X (an array, or CSR) and y of the held rows from slot `first` on."""
         rows, held = self.rows, len(self)
         if rows is None:
+            if held:
+                raise SettingsError(CLOSED)
             return np.empty((0, 0)), np.empty(0)
         if isinstance(rows, DenseRows):
             return rows.X[first:held], rows.y[first:held]
@@ -190,8 +203,8 @@ class _Bounded(History):
 
     def __init__(self, capacity: int, *, dtype: DTypeLike = np.float64) -> None:
         super().__init__(dtype=dtype)
-        if capacity < 1:
-            raise SettingsError(f"capacity must be at least 1 row, got {capacity}.")
+        if not (isinstance(capacity, int | np.integer) and capacity >= 1):
+            raise SettingsError(f"capacity must be a whole number of rows, at least 1, got {capacity!r}.")
         self.capacity = int(capacity)
 
 
@@ -220,27 +233,39 @@ class Mapped(History):
     def __init__(self, path: str | os.PathLike[str], *, dtype: DTypeLike = np.float64) -> None:
         super().__init__(dtype=dtype)
         self.path = Path(path)
-        self._release: Any = None
+        self._release: weakref.finalize[..., Any] | None = None  # calling it lets go of the folder
 
     def open(self, dim: int, sparse: bool) -> None:
+        if self.rows is not None:
+            super().open(dim, sparse)  # says that it serves one tracker
         self.path.mkdir(parents=True, exist_ok=True)
         self._take()
-        if self._settings() is not None:
-            raise SettingsError(
-                f"{self.path} already holds rows. Load the tracker that was saved with them, choose another folder, "
-                "or learn them anew: X, y = Mapped.read(path); tracker.partial_fit(X, y)."
-            )
-        self.book = self._new("book", (BOOK,), np.int64)
-        self.book[:] = 0
-        super().open(dim, sparse)
-        settings = {"version": self.VERSION, "dim": dim, "sparse": sparse, "dtype": self.dtype.name}
-        part = self.path / ".history.json.part"
-        part.write_text(json.dumps(settings))
-        part.replace(self.path / "history.json")
+        try:
+            if self._settings() is not None and np.fromfile(self.path / "book", dtype=np.int64)[HELD] > 0:
+                raise SettingsError(
+                    f"{self.path} already holds rows. Load the tracker that was saved with them, choose another "
+                    "folder, or learn them anew: X, y = Mapped.read(path); tracker.partial_fit(X, y)."
+                )
+            (self.path / "history.json").unlink(missing_ok=True)
+            self.book = self._new("book", (BOOK,), np.int64)
+            self.book[:] = 0
+            super().open(dim, sparse)
+            settings = {"version": self.VERSION, "dim": dim, "sparse": sparse, "dtype": self.dtype.name}
+            part = self.path / ".history.json.part"
+            part.write_text(json.dumps(settings))
+            part.replace(self.path / "history.json")
+        except BaseException:
+            self.unopen()
+            raise
+
+    def unopen(self) -> None:
+        super().unopen()
+        if self._release is not None:
+            self._release()
 
     def _take(self) -> None:
         """One owner at a time: the lock ends with the process, however it ends."""
-        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT)
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -249,10 +274,13 @@ class Mapped(History):
         self._release = weakref.finalize(self, os.close, lock)
 
     def close(self) -> None:
-        """Write everything to disk and let go of the folder."""
+        """Write everything to disk and let go of the folder; the tracker can still predict, but no longer learn."""
         self.flush()
         self.rows = None
         self.book = self.book.copy()
+        tracker = None if self.owner is None else self.owner()
+        if tracker is not None:
+            tracker._let_go()
         if self._release is not None:
             self._release()
 
@@ -266,9 +294,16 @@ class Mapped(History):
         file = self.path / "history.json"
         if not file.exists():
             return None
-        settings: dict[str, Any] = json.loads(file.read_text())
-        if settings["version"] > self.VERSION:
-            raise NewerFileError(f"{file}: version {settings['version']}, but this driftls reads {self.VERSION}.")
+        try:
+            settings: dict[str, Any] = json.loads(file.read_text())
+            version = int(settings["version"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFileError(f"{file}: cannot be read ({error!r}). Restore the folder from a copy.") from error
+        if version > self.VERSION:
+            raise NewerFileError(
+                f"{file}: version {version}, but this driftls reads up to {self.VERSION}. "
+                "Install the version of driftls that wrote it, or a newer one."
+            )
         return settings
 
     def _new(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
@@ -282,6 +317,8 @@ class Mapped(History):
         return self._new(name, (length, *old.shape[1:]), old.dtype)  # the file keeps what it had
 
     def header(self) -> dict[str, Any]:
+        if self.rows is None and len(self):
+            raise SettingsError(CLOSED)
         self.flush()
         return {**super().header(), "path": str(self.path.resolve())}
 
@@ -289,31 +326,66 @@ class Mapped(History):
         return {}
 
     def restore(self, dim: int, header: dict[str, Any], arrays: dict[str, Array]) -> None:
-        if header["open"]:
-            self._take()
-            self._reopen()
+        if not header["open"]:
+            return
+        kept = self._kept()
+        self._take()
+        try:
+            if (kept["dim"], kept["sparse"], kept["dtype"]) != (dim, header["sparse"], header["dtype"]):
+                raise FileFormatError(f"{self.path} holds rows of another tracker: {kept}. Check the folder's name.")
+            self.dim = dim
+            self.book = self._new("book", (BOOK,), np.int64)
             if self.book[HELD] < header["book"][HELD]:
                 raise FileFormatError(
                     f"{self.path} holds {self.book[HELD]} rows, but the tracker was saved with "
                     f"{header['book'][HELD]}. Restore the folder from a copy."
                 )
+            # a process that ended while files grew may have left some of them shorter, beyond what is held
+            length = self._size("y") // 8
+            self._allocate(length, self._size("indices") // 4 if kept["sparse"] else 0, kept["sparse"])
             self.book[HELD : USED + 1] = header["book"][HELD : USED + 1]
+        except BaseException:
+            self.unopen()
+            raise
 
-    def _reopen(self) -> None:
+    def _kept(self) -> dict[str, Any]:
+        """The settings of a folder that must have some, with all of its files."""
         settings = self._settings()
         if settings is None:
             raise FileFormatError(f"{self.path} holds no rows: history.json is missing. Check the folder's name.")
-        self.dim, self.dtype = settings["dim"], np.dtype(settings["dtype"])
-        self.book = np.memmap(self.path / "book", dtype=np.int64, mode="r+", shape=(BOOK,))
-        length = (self.path / "y").stat().st_size // 8
-        arena = (self.path / "indices").stat().st_size // 4 if settings["sparse"] else 0
-        self._allocate(length, arena, settings["sparse"])
+        names = ["book", "y", *(("start", "stop", "indices", "values") if settings["sparse"] else ("X",))]
+        missing = [name for name in names if not (self.path / name).is_file()]
+        if missing:
+            raise FileFormatError(f"{self.path}: {', '.join(missing)} is missing. Restore the folder from a copy.")
+        return settings
+
+    def _size(self, name: str) -> int:
+        return (self.path / name).stat().st_size
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> tuple[Any, NDArray[np.float64]]:
-        """X and y of a folder's rows, mapped (dense) or in memory (CSR)."""
-        history = cls(path)
-        history._reopen()
+        """X and y of a folder's rows, mapped (dense) or in memory (CSR); its tracker may be learning meanwhile.
+
+        What is written to the arrays stays in this process.
+        """
+        folder = Path(path)
+        kept = cls(folder)._kept()
+        history = History(dtype=kept["dtype"])
+        history.dim = kept["dim"]
+        # counted first, and mapped then: files only grow
+        history.book = np.fromfile(folder / "book", dtype=np.int64, count=BOOK)
+        held, dtype = len(history), history.dtype
+
+        def mapped(name: str, dtype: DTypeLike, shape: tuple[int, ...] | None = None) -> Array:
+            return np.memmap(folder / name, dtype=dtype, mode="c", shape=shape)
+
+        y = mapped("y", np.float64)
+        if kept["sparse"]:
+            start, stop = mapped("start", np.int64), mapped("stop", np.int64)
+            history.rows = SparseRows(start, stop, mapped("indices", np.int32), mapped("values", dtype), y)
+        else:
+            shape = (held, kept["dim"])
+            history.rows = DenseRows(mapped("X", dtype, shape) if held else np.empty(shape, dtype), y)
         return history.matrix()
 
 

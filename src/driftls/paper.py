@@ -6,17 +6,35 @@ What differs from our defaults, and why, is in docs/readings.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
+
+import numpy as np
 
 from driftls.actions import ActionSet
 from driftls.draws import Seed
 from driftls.errors import SettingsError
 from driftls.history import History
+from driftls.policies.linucb import LinUCB
+from driftls.policies.named import Maker
 from driftls.policies.pege import PEGE
-from driftls.schedules import Power
-from driftls.trackers import GD, SAG, SVRG
+from driftls.schedules import Power, ridge
+from driftls.trackers import GD, RLS, SAG, SVRG, Tracker
+from driftls.widths import ExactWidth, PhiWidth
 
-__all__ = ["fols_gd", "fpege_gd", "frls_gd", "frls_sag", "frls_svrg", "pege"]
+__all__ = [
+    "POLICIES",
+    "flinucb_gd",
+    "flinucb_sag",
+    "flinucb_svrg",
+    "fols_gd",
+    "fpege_gd",
+    "frls_gd",
+    "frls_sag",
+    "frls_svrg",
+    "linucb",
+    "pege",
+]
 
 ALPHA = 0.6
 
@@ -78,6 +96,60 @@ def frls_sag(dim: int, *, history: History | None = None, seed: Seed = None) -> 
     )
 
 
+def linucb(dim: int, *, kappa: float = 1.0, seed: Seed = None) -> LinUCB:
+    """LinUCB, exactly, with ridge 1. The paper prints no kappa: 1 unless given, here and below.
+
+    Examples
+    --------
+    >>> linucb(4).width, linucb(4).kappa
+    (ExactWidth(), 1.0)
+    """
+    return LinUCB(tracker=RLS(dim, regularisation=ridge(1.0)), width=ExactWidth(), kappa=kappa, seed=seed)
+
+
+def flinucb_gd(dim: int, *, kappa: float = 1.0, history: History | None = None, seed: Seed = None) -> LinUCB:
+    """fLinUCB-GD: fRLS-GD for theta, and phi as printed, with the same step size, for the width of every arm.
+
+    Arms need ids, which tell whose phi is whose.
+
+    Examples
+    --------
+    >>> policy = flinucb_gd(4, seed=0)
+    >>> policy.tracker.step_size, policy.width
+    (Power(scale=1.0, offset=100.0, exponent=1.0), PhiWidth(steps=1, method='printed', scale=0.3))
+    """
+    first, second = np.random.default_rng(seed).spawn(2)
+    return _with_printed_phi(frls_gd(dim, history=history, seed=first), kappa, second)
+
+
+def flinucb_svrg(dim: int, *, kappa: float = 1.0, history: History | None = None, seed: Seed = None) -> LinUCB:
+    """fLinUCB-SVRG: `frls_svrg` for theta, and phi as printed.
+
+    Examples
+    --------
+    >>> flinucb_svrg(4, seed=0).tracker.step_size
+    Power(scale=0.0005, offset=0.0, exponent=0.0)
+    """
+    first, second = np.random.default_rng(seed).spawn(2)
+    return _with_printed_phi(frls_svrg(dim, history=history, seed=first), kappa, second)
+
+
+def flinucb_sag(dim: int, *, kappa: float = 1.0, history: History | None = None, seed: Seed = None) -> LinUCB:
+    """fLinUCB-SAG: `frls_sag` for theta, and phi as printed.
+
+    Examples
+    --------
+    >>> flinucb_sag(4, seed=0).tracker.step_size
+    Power(scale=0.005, offset=0.0, exponent=0.0)
+    """
+    first, second = np.random.default_rng(seed).spawn(2)
+    return _with_printed_phi(frls_sag(dim, history=history, seed=first), kappa, second)
+
+
+def _with_printed_phi(tracker: Tracker, kappa: float, seed: Seed) -> LinUCB:
+    return LinUCB(tracker=tracker, width=PhiWidth(steps=1, method="printed"), kappa=kappa, seed=seed)
+
+
 def pege(actions: ActionSet) -> PEGE:
     """PEGE with the ordinary least squares of all exploration rounds, O(d^3) a phase; PEGE's default costs less.
 
@@ -104,3 +176,16 @@ def fpege_gd(actions: ActionSet, *, step: Literal["theorem", "printed"] = "theor
     if step not in ("theorem", "printed"):
         raise SettingsError(f'step must be "theorem" or "printed", got {step!r}: the paper has no other.')
     return PEGE.fast(actions, step=step, seed=seed)
+
+
+def _maker(make: Callable[..., LinUCB]) -> Maker:
+    return lambda dim, kappa, seed: make(dim, kappa=1.0 if kappa is None else kappa, seed=seed)
+
+
+# By name, as in `driftls.policies.named`.
+POLICIES: dict[str, Maker] = {
+    "linucb": _maker(linucb),
+    "flinucb-gd": _maker(flinucb_gd),
+    "flinucb-svrg": _maker(flinucb_svrg),
+    "flinucb-sag": _maker(flinucb_sag),
+}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save_file
 
 from driftls.errors import CorruptFileError, FileFormatError, NewerFileError, TruncatedFileError
 
@@ -27,11 +27,11 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: Arrays) 
     """Save atomically: a reader finds the old file or the new one, whenever this process ends."""
     path = Path(path)
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    sums = {name: zlib.crc32(array.tobytes()) for name, array in arrays.items()}
+    sums = {name: checksum(array) for name, array in arrays.items()}
     text = json.dumps({"version": VERSION, "sums": sums, **header})
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        save_file(arrays, temporary, metadata={FORMAT: text, "sum": str(zlib.crc32(text.encode()))})
+        save_file(arrays, temporary, metadata={FORMAT: f"{zlib.crc32(text.encode()):08x} {text}"})
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -44,14 +44,23 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: Arrays) 
         os.close(folder)
 
 
+def checksum(array: NDArray[Any]) -> int:
+    """Of the bytes, and of what they are read as."""
+    kind = f"{array.dtype.str}{array.shape}".encode()
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, zlib.crc32(kind))
+
+
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays of a file that `write` made, or an error that says what is wrong with it."""
     path = Path(path)
-    metadata = _metadata(path)
-    if FORMAT not in metadata:
+    if path.is_dir():
+        raise FileFormatError(f"{path.name}: a folder, not a file of driftls. Pass a file that save() wrote.")
+    content = path.read_bytes()  # once: another process may put a new file in its place at any time
+    kept = _metadata(path, content).get(FORMAT)
+    if not isinstance(kept, str):
         raise FileFormatError(f"{path.name}: a safetensors file, but not driftls'. Pass a file that save() wrote.")
-    text = metadata[FORMAT]
-    if metadata.get("sum") != str(zlib.crc32(text.encode())):
+    expected, _, text = kept.partition(" ")
+    if expected != f"{zlib.crc32(text.encode(errors='surrogatepass')):08x}":
         raise CorruptFileError(f"{path.name}: the header was changed after it was saved. Restore the file from a copy.")
     header: dict[str, Any] = json.loads(text)
     if header["version"] > VERSION:
@@ -60,31 +69,29 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
             "Install the version of driftls that wrote it, or a newer one."
         )
     try:
-        arrays: Arrays = load_file(path)
-    except SafetensorError as error:
+        arrays: Arrays = load(content)
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
         raise CorruptFileError(f"{path.name}: cannot be read ({error}). Restore the file from a copy.") from error
-    for name, expected in header["sums"].items():
-        if name not in arrays or zlib.crc32(arrays[name].tobytes()) != expected:
+    for name, sum_of_array in header["sums"].items():
+        if name not in arrays or checksum(arrays[name]) != sum_of_array:
             raise CorruptFileError(
                 f"{path.name}: the checksum of `{name}` does not match. Restore the file from a copy."
             )
     return header, arrays
 
 
-def _metadata(path: Path) -> dict[str, str]:
+def _metadata(path: Path, content: bytes) -> dict[str, Any]:
     """The header of a safetensors file, told apart from a truncated one and from something else altogether."""
-    size = path.stat().st_size
-    with open(path, "rb") as file:
-        start = file.read(8)
-        length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-        text = file.read(length) if length <= size else b""
-    if len(start) < 8 or (len(text) < length and length < 1 << 32):
+    size = len(content)
+    length = struct.unpack("<Q", content[:8])[0] if size >= 8 else 0
+    text = content[8 : 8 + length] if length < size else b""
+    if size < 8 or (len(text) < length and length < 1 << 32):
         raise TruncatedFileError(f"{path.name}: ends after {size} bytes, within its header. Restore it from a copy.")
     try:
         entries = json.loads(text)
         needed = 8 + length + max(entry["data_offsets"][1] for key, entry in entries.items() if key != "__metadata__")
-        metadata: dict[str, str] = entries.get("__metadata__", {})
-    except (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+        metadata: dict[str, Any] = dict(entries.get("__metadata__", {}))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise FileFormatError(f"{path.name}: not a file of driftls. Pass a file that save() wrote.") from error
     if size < needed:
         raise TruncatedFileError(f"{path.name}: has {size} of {needed} bytes. Restore it from a copy.")

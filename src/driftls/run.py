@@ -50,8 +50,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def load(cls, path: str | os.PathLike[str]) -> Run:
         """Read a run that `save` wrote."""
         try:
-            run = msgspec.json.decode(Path(path).read_bytes(), type=Run)
-        except msgspec.MsgspecError as error:
+            kept = msgspec.json.decode(Path(path).read_bytes())
+            for trace in kept["traces"].values():  # JSON has no infinity and no NaN: they are kept as null
+                trace[:] = [float("nan") if value is None else value for value in trace]
+            run = msgspec.convert(kept, Run)
+        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError) as error:
             raise CorruptFileError(
                 f"{path}: not a run of driftls ({error}). Pass a file that Run.save wrote."
             ) from error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -39,10 +39,13 @@ class Power:
 
     def __post_init__(self) -> None:
         for name in ("scale", "offset", "exponent"):
-            value = float(getattr(self, name))
+            try:
+                value = float(getattr(self, name))
+            except (TypeError, ValueError):
+                value = nan
             if not (isfinite(value) and value >= 0.0):
                 raise SettingsError(
-                    f"Power's {name} must be a finite number of at least 0, got {value}. "
+                    f"Power's {name} must be a finite number of at least 0, got {getattr(self, name)!r}. "
                     "A sequence that should shrink has a positive exponent: it divides."
                 )
             object.__setattr__(self, name, value)
@@ -74,9 +77,9 @@ class Normalised:
     scale: float
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.scale < 2.0:
+        if not (isinstance(self.scale, int | float | np.number) and 0.0 < self.scale < 2.0):
             raise SettingsError(
-                f"Normalised needs a scale in (0, 2), got {self.scale}. A step of 2/||x||^2 or more diverges."
+                f"Normalised needs a scale in (0, 2), got {self.scale!r}. A step of 2/||x||^2 or more diverges."
             )
 
 
@@ -95,15 +98,22 @@ class Tabulated:
         """The values for 1 ... at least n."""
         known = self.table.size
         if n > known:
-            more = np.array([float(self.function(k)) for k in range(known + 1, max(n, known + 1024) + 1)])
-            if not (np.isfinite(more).all() and (more >= 0.0).all()):
-                bad = int(np.argmax(~(np.isfinite(more) & (more >= 0.0))))
-                raise SettingsError(
-                    f"{self.name} must give a finite number of at least 0 for every n from 1, "
-                    f"got {more[bad]} at n = {known + bad + 1}."
-                )
+            upto = max(n, known + 1024, known + known // 8)  # by a factor: what is copied stays in proportion
+            more = np.array([self._value(k) for k in range(known + 1, upto + 1)])
             self.table = np.concatenate([self.table, more])
         return self.table
+
+    def _value(self, n: int) -> float:
+        given = self.function(n)
+        try:
+            value = float(given)
+        except (TypeError, ValueError):
+            value = nan
+        if not (isfinite(value) and value >= 0.0):
+            raise SettingsError(
+                f"{self.name} must give a finite number of at least 0 for every n from 1, got {given!r} at n = {n}."
+            )
+        return value
 
 
 Schedule = Power | Normalised | Tabulated

@@ -11,12 +11,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.environments import Block, Pool
-from driftls.errors import SettingsError
+from driftls.errors import DimensionError, SettingsError
+from driftls.history import Window
 from driftls.kernels.policy import Rounds
 from driftls.kernels.rows import SparseRows
 from driftls.policies import Policy
 from driftls.run import Run
 from driftls.trackers.inputs import as_block, fault
+from driftls.widths import constant_ridge, discount_of
 
 __all__ = ["log_points", "simulate"]
 
@@ -29,7 +31,7 @@ def log_points(rounds: int, count: int = 25) -> list[int]:
 
 
 def simulate(
-    policy: Policy,
+    policy: Any,
     environment: Pool,
     rounds: int,
     *,
@@ -54,7 +56,7 @@ def simulate(
     tracking : bool
         Trace the tracking error, absolute and relative (where theta = 0 scores 1), against the tracker's own target.
     width_error : bool
-        Trace the mean relative error of the widths of the arms on offer, against exact ones.
+        Trace the mean relative error of the widths of the arms on offer, against exact ones; needs a constant ridge.
     engine : {"compiled", "python"}
         "python" calls `choose` and `learn` round by round and is the specification; "compiled" makes the same
         decisions in one loop.
@@ -71,9 +73,13 @@ def simulate(
     """
     if engine not in ("compiled", "python"):
         raise SettingsError(f"engine must be 'compiled' or 'python', got {engine!r}.")
+    if not isinstance(policy, Policy) and engine == "compiled":
+        raise SettingsError(f'a {type(policy).__name__} has no compiled loop: pass engine="python".')
     if rounds < 1:
         raise SettingsError(f"rounds must be at least 1, got {rounds}.")
-    points = sorted({*(points or log_points(rounds)), rounds})
+    if policy.dim != environment.dim:
+        raise DimensionError(f"the policy has dim={policy.dim}, but the environment has dim={environment.dim}.")
+    points = sorted({*(log_points(rounds) if points is None else points), rounds})
     if points[0] < 1 or points[-1] > rounds:
         raise SettingsError(f"points must lie in 1 ... {rounds}, got {points[0]} ... {points[-1]}.")
     play = _compiled if engine == "compiled" else _python
@@ -167,13 +173,13 @@ def _compiled(policy: Policy, block: Block, seconds: dict[str, float], bernoulli
     done = 0
     while done < count:
         same = count if ids is None else done + int(np.argmax([*(ids[done:] != ids[done]).any(axis=1), True]))
-        slots = policy._open_slots(_rows_of(block, done), None if ids is None else ids[done], K)
+        slots = policy._open_slots(_rows_of(block, done), None if ids is None else ids[done])
         last = min(same, done + policy._room(same - done, arms))
         entry = policy._entries.play_sparse if isinstance(arms, SparseRows) else policy._entries.play_dense
         status = entry(policy._words, *arms, slots, rounds, done, last)
+        policy._spent(last - done, slots)
         if status:
             raise fault(status, 0, len(policy.tracker), policy.dim)
-        policy._spent(last - done)
         done = last
     elapsed, cycles = time.perf_counter() - started, max(int(clock.sum()), 1)
     seconds["choose"] += elapsed * int(clock[0]) / cycles
@@ -182,12 +188,14 @@ def _compiled(policy: Policy, block: Block, seconds: dict[str, float], bernoulli
 
 
 class _Shadow:
-    """The exact A of the rows that were played, for exact widths."""
+    """The exact A of the rows that were played, discounted as the tracker does, for exact widths."""
 
     def __init__(self, policy: Policy) -> None:
-        from driftls.widths import constant_ridge
-
-        self.A = constant_ridge(policy.tracker) * np.eye(policy.dim)
+        if isinstance(policy.tracker.history, Window):
+            raise SettingsError("width_error sums over all rows, but this tracker has a Window.")
+        self.ridge = constant_ridge(policy.tracker) * np.eye(policy.dim)
+        self.discount = discount_of(policy.tracker)
+        self.A = np.zeros((policy.dim, policy.dim))
 
     def add(self, block: Block, chosen: NDArray[np.int64]) -> None:
         if sp.issparse(block.arms):
@@ -195,10 +203,11 @@ class _Shadow:
             X = block.arms[np.arange(chosen.size) * K + chosen].toarray()
         else:
             X = block.arms[chosen] if block.arms.ndim == 2 else block.arms[np.arange(chosen.size), chosen]
-        self.A += X.T @ X
+        weights = self.discount ** np.arange(chosen.size)[::-1]
+        self.A = self.discount**chosen.size * self.A + (X.T * weights) @ X
 
     def error(self, policy: Policy, environment: Pool, n: int) -> float:
         arms, ids = environment.round(n)
         dense: Any = arms.toarray() if isinstance(arms, sp.csr_array) else arms
-        exact = np.sqrt(np.einsum("kd,dk->k", dense, np.linalg.solve(self.A, dense.T)))
+        exact = np.sqrt(np.einsum("kd,dk->k", dense, np.linalg.solve(self.A + self.ridge, dense.T)))
         return float(np.mean(np.abs(policy.widths(arms, ids=ids) / exact - 1.0)))

@@ -19,6 +19,7 @@ import numpy as np
 
 from driftls.draws import Draws
 from driftls.errors import SettingsError
+from driftls.history import Window
 from driftls.kernels import cd
 from driftls.kernels import widths as kernels
 from driftls.kernels.widths import (
@@ -29,6 +30,7 @@ from driftls.kernels.widths import (
     PhiState,
     SampleState,
 )
+from driftls.schedules import ridge
 from driftls.trackers import CD, RLS, Tracker
 from driftls.trackers.sgd import coordinates
 
@@ -39,6 +41,10 @@ class Width(ABC):
     """A width belongs to one policy, which asks it for a state once its tracker has one."""
 
     keeps_arms: ClassVar[bool] = False
+
+    def own_sums(self, tracker: Tracker) -> bool:
+        """Whether the width has sums of its own, and so has to see every row from the tracker's first on."""
+        return True
 
     @abstractmethod
     def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
@@ -59,12 +65,18 @@ class Width(ABC):
 class NoWidth(Width):
     """No width at all: the policy is greedy."""
 
+    def own_sums(self, tracker: Tracker) -> bool:
+        return False
+
     def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
         return kernels.NoWidth(np.zeros(1))
 
 
 class ExactWidth(Width):
     """sqrt(x' (A + ridge I)^-1 x), from an inverse that is kept by Sherman-Morrison; an `RLS` tracker's own is used."""
+
+    def own_sums(self, tracker: Tracker) -> bool:
+        return not isinstance(tracker, RLS)
 
     def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
         if isinstance(tracker, RLS):
@@ -74,17 +86,21 @@ class ExactWidth(Width):
                     "which is O(d^3) a row) with a ridge above 0."
                 )
             return tracker._state  # type: ignore[no-any-return]
-        own = RLS(tracker.dim, regularisation=tracker.regularisation, method="sherman-morrison")._allocate(False)
-        return OwnExactState(*own)
+        refuse_window(tracker)
+        total, discount = ridge(constant_ridge(tracker)), discount_of(tracker)
+        # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
+        method = "sherman-morrison" if discount == 1.0 else "inverse"
+        return OwnExactState(*RLS(tracker.dim, regularisation=total, discount=discount, method=method)._allocate(False))
 
 
 class DiagonalWidth(Width):
     """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped."""
 
     def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+        refuse_window(tracker)
         scalars = np.zeros(kernels.DIAGONAL_SCALARS)
         scalars[kernels.D_SCALE] = 1.0
-        scalars[kernels.D_DISCOUNT] = getattr(tracker, "discount", 1.0)
+        scalars[kernels.D_DISCOUNT] = discount_of(tracker)
         scalars[kernels.D_RIDGE] = constant_ridge(tracker)
         return DiagonalWidthState(coordinates(1, tracker.dim, tracker._sparse), scalars)
 
@@ -102,7 +118,8 @@ class PhiWidth(Width):
     scale : float
         The step of "gd" is scale / max ||x||^2.
 
-    An arm without an id takes its T steps afresh in each round, from the diagonal's guess.
+    An arm without an id takes its T steps afresh in each round, from the diagonal's guess. An id that comes with other
+    features starts afresh too.
     """
 
     keeps_arms = True
@@ -110,10 +127,15 @@ class PhiWidth(Width):
     def __init__(self, steps: int | None = None, *, method: str = "gd", scale: float = 0.3) -> None:
         if method not in ("gd", "cd", "printed"):
             raise SettingsError(f"method must be 'gd', 'cd' or 'printed', got {method!r}.")
-        if steps is not None and steps < 1:
-            raise SettingsError(f"steps must be at least 1, got {steps}.")
-        self.method, self.scale = method, scale
+        if steps is not None and not (isinstance(steps, int | np.integer) and steps >= 1):
+            raise SettingsError(f"steps must be a whole number of at least 1, got {steps!r}.")
+        if not 0.0 < scale < 2.0:
+            raise SettingsError(f"scale must lie in (0, 2), got {scale!r}. A step of 2/||x||^2 or more diverges.")
+        self.method, self.scale = method, float(scale)
         self.steps = (4 if method == "gd" else 1) if steps is None else int(steps)
+
+    def own_sums(self, tracker: Tracker) -> bool:
+        return not (self.method == "cd" and isinstance(tracker, CD))
 
     def draws(self, dim: int) -> int:
         return 0 if self.method == "cd" else 2 * self.steps
@@ -124,21 +146,24 @@ class PhiWidth(Width):
     def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
         if self.method == "cd":
             phi, residual, X = np.zeros((3, slots, tracker.dim))
-            live = np.zeros(slots, dtype=np.int64)
+            live, sizes = np.zeros((2, slots), dtype=np.int64)
             own, steps, coords, scalars, gram = gram_fields(tracker, np.array([self.steps], dtype=np.int64))
-            return PhiCDState(phi, residual, X, live, own, steps, coords, scalars, gram)
+            return PhiCDState(phi, residual, X, live, sizes, own, steps, coords, scalars, gram)
         if tracker.history is None:
             raise SettingsError("phi draws rows of the tracker's history. Build the tracker with history=Growing().")
+        if discount_of(tracker) < 1.0:
+            raise SettingsError("phi by gradient descent cannot discount rows. Use PhiWidth(method='cd').")
         scalars = np.zeros(kernels.PHI_SCALARS)
         scalars[kernels.P] = 1.0
         scalars[kernels.SCALE] = self.scale
         scalars[kernels.STEPS] = self.steps
         scalars[kernels.PRINTED] = self.method == "printed"
+        scalars[kernels.WINDOWED] = isinstance(tracker.history, Window)
         scalars[kernels.RIDGE] = 1.0 if self.method == "printed" else constant_ridge(tracker)
         U, X = (coordinates(slots, tracker.dim, tracker._sparse) for _ in range(2))
         squares, cold = (coordinates(1, tracker.dim, tracker._sparse) for _ in range(2))
-        live, picks = np.zeros(slots, dtype=np.int64), np.zeros(self.steps, dtype=np.int64)
-        return PhiState(U, X, live, np.zeros(slots), squares, cold, picks, scalars)
+        (live, sizes), picks = np.zeros((2, slots), dtype=np.int64), np.zeros(self.steps, dtype=np.int64)
+        return PhiState(U, X, live, sizes, np.zeros(slots), squares, cold, picks, scalars)
 
 
 class EnsembleWidth(Width):
@@ -148,8 +173,8 @@ class EnsembleWidth(Width):
     """
 
     def __init__(self, members: int = 20, *, steps: int = 4, sample: bool = False) -> None:
-        if members < 2 or steps < 1:
-            raise SettingsError(f"at least 2 members and 1 step are needed, got {members} and {steps}.")
+        if not all(isinstance(count, int | np.integer) for count in (members, steps)) or members < 2 or steps < 1:
+            raise SettingsError(f"at least 2 members and 1 step are needed, got {members!r} and {steps!r}.")
         self.members, self.steps, self.sample = int(members), int(steps), bool(sample)
 
     def draws(self, dim: int) -> int:
@@ -165,7 +190,7 @@ class EnsembleWidth(Width):
         u = draws.take(2 * theta.size).reshape(2, *theta.shape)
         theta += np.sqrt(-2.0 * np.log(1.0 - u[0])) * np.cos(2.0 * np.pi * u[1]) / np.sqrt(constant_ridge(tracker))
         member = np.array([0 if self.sample else -1], dtype=np.int64)
-        return EnsembleState(theta, np.zeros_like(theta), member, own, steps, coords, scalars, gram)
+        return EnsembleState(theta, np.zeros_like(theta), theta.copy(), member, own, steps, coords, scalars, gram)
 
 
 class SampleWidth(Width):
@@ -175,6 +200,9 @@ class SampleWidth(Width):
         return 2 * dim
 
     def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+        refuse_window(tracker)
+        if discount_of(tracker) < 1.0:
+            raise SettingsError("exact samples cannot discount rows. Use EnsembleWidth(sample=True).")
         factor = np.eye(tracker.dim) * np.sqrt(constant_ridge(tracker))
         return SampleState(factor, np.zeros((2, tracker.dim)))
 
@@ -190,14 +218,30 @@ def constant_ridge(tracker: Tracker) -> float:
     return float(first)
 
 
+def discount_of(tracker: Tracker) -> float:
+    """By how much rows count less when the next one comes; 1 for a tracker that cannot forget in this way."""
+    return float(getattr(tracker, "discount", 1.0))
+
+
+def refuse_window(tracker: Tracker) -> None:
+    """Sums that only grow go on counting rows that the tracker has dropped."""
+    if isinstance(tracker.history, Window):
+        raise SettingsError(
+            "this width cannot take back the rows that leave a Window. Use PhiWidth(), ExactWidth() over an RLS, "
+            "or a tracker with a discount."
+        )
+
+
 def gram_fields(tracker: Tracker, steps: Any) -> tuple[Any, ...]:
     """own, steps and the CDState that holds A: the tracker's, or a new one that the width keeps up itself."""
+    total = constant_ridge(tracker)
+    refuse_window(tracker)
     if isinstance(tracker, CD):
         return (np.zeros(1, dtype=np.int64), steps, *tracker._state)
     if tracker.dim > 30_000:
         raise SettingsError(f"this width keeps A, {tracker.dim} x {tracker.dim}. Use PhiWidth() or DiagonalWidth().")
-    state = CD(tracker.dim, regularisation=tracker.regularisation)._allocate(False)
-    state.scalars[cd.RIDGE] = constant_ridge(tracker)
+    state = CD(tracker.dim, regularisation=ridge(total), discount=discount_of(tracker))._allocate(False)
+    state.scalars[cd.RIDGE] = total
     return (np.ones(1, dtype=np.int64), steps, *state)
 
 

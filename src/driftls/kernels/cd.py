@@ -9,8 +9,8 @@ from driftls.kernels.frames import Matrix, Vector
 from driftls.kernels.rows import begin, end, index, row_axpy, row_dot, row_rank_one, value
 
 THETA, RESIDUAL, DIAGONAL = 0, 1, 2
-SCALE, RIDGE, DISCOUNT = 0, 1, 2
-SCALARS = 3
+SCALE, RIDGE, DISCOUNT, FORGOTTEN = 0, 1, 2, 3  # the last: rows that left since the sums were last made afresh
+SCALARS = 4
 SMALLEST_SCALE = 1e-100
 
 
@@ -55,6 +55,23 @@ def cd_enter(state: CDState, rows: Any, i: int, m: int, ridge: float) -> None:
         for j in range(coords.shape[1]):
             coords[RESIDUAL, j] -= change * coords[THETA, j]
         scalars[RIDGE] = ridge
+    if scalars[FORGOTTEN] >= max(m, coords.shape[1]):
+        sum_up(state, rows, m)
+
+
+@kernel
+def sum_up(state: CDState, rows: Any, m: int) -> None:
+    """A and the residual afresh: what a large row that has left did to the last digits leaves with it"""
+    coords, scalars = state.coords, state.scalars
+    for j in range(coords.shape[1]):
+        coords[RESIDUAL, j] = -scalars[RIDGE] * coords[THETA, j]
+        coords[DIAGONAL, j] = 0.0
+        for k in range(coords.shape[1]):
+            state.gram[j, k] = 0.0
+    for i in range(m):
+        row_axpy(rows, i, rows.y[i] - row_dot(rows, i, coords, THETA), coords, RESIDUAL)
+        gram_add(state, rows, i, 1.0)
+    scalars[FORGOTTEN] = 0.0
 
 
 @kernel
@@ -63,6 +80,7 @@ def cd_forget(state: CDState, rows: Any, i: int, m: int) -> None:
     coords = state.coords
     row_axpy(rows, i, row_dot(rows, i, coords, THETA) - rows.y[i], coords, RESIDUAL)
     gram_add(state, rows, i, -1.0)
+    state.scalars[FORGOTTEN] += 1.0
 
 
 @kernel

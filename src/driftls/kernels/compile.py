@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, TypeVar
 
 from numba import config, njit, types
@@ -36,26 +37,27 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "driftls"
 
 
-def source_digest() -> str:
-    """A digest of every kernel source file: it changes when any of them does."""
+def source_digest(folder: Path) -> str:
+    """A digest of every source file of a folder: it changes when any of them does."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(folder.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 
 
-DIGEST = source_digest()
+DIGEST = source_digest(Path(__file__).parent)
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
-    """Puts the cache of a kernel under the digest of all kernels, and of its own file where it lives elsewhere."""
+    """Puts the cache of a kernel under the digest of all kernels, and of its own folder where it lives elsewhere."""
 
     def __init__(self, py_func: Any, py_file: str) -> None:
-        self._line = py_func.__code__.co_firstlineno
-        path = Path(py_file)
+        folder = Path(py_file).parent
+        # numba names the file after the last part of the module's name: `logs.rows` and `kernels.rows` would share it
+        self._place = f"{folder.name}-{py_func.__code__.co_firstlineno}"
         self._stamp = DIGEST
-        if path.parent != Path(__file__).parent and path.exists():
-            self._stamp += hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        if folder != Path(__file__).parent and Path(py_file).exists():
+            self._stamp += source_digest(folder)
 
     def get_cache_path(self) -> str:
         return str(cache_root() / "kernels" / DIGEST)
@@ -64,7 +66,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return self._stamp
 
     def get_disambiguator(self) -> str:
-        return str(self._line)
+        return self._place
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> _Locator:
@@ -76,7 +78,19 @@ class _CacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
+    """A cache that may fail: a folder that cannot be written or a damaged file costs a compilation, never an error."""
+
     _impl_class = _CacheImpl
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(signature, target_context)
+        except Exception:  # whatever a damaged file makes of itself
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        with suppress(OSError, EOFError, UnpicklingError):
+            super().save_overload(signature, data)
 
 
 def leaf(function: Function) -> Function:
@@ -89,8 +103,7 @@ def kernel(function: Function) -> Function:
     """Compile `function` on first use, keep the machine code on disk, and notice when any kernel was edited."""
     compiled: Any = njit(function, **OPTIONS)
     if JIT:
-        with suppress(OSError):  # a home that cannot be written: compile in every process rather than fail
-            compiled._cache = _Cache(function)
+        compiled._cache = _Cache(function)
     return compiled
 
 

@@ -36,13 +36,13 @@ def diagonal_enter(state: DiagonalState, rows: Any, i: int, m: int, ridge: float
         x = value(rows, i, p)
         j = index(rows, i, p)
         coords[SQUARES, j] += x * x / scale
-        if x != 0.0:
+        if x * x != 0.0:
             width2 += x * x / (ridge + scale * coords[SQUARES, j])
     step = (rows.y[i] - row_dot(rows, i, coords, THETA)) / max(1.0, width2)
     for p in range(begin(rows, i), end(rows, i)):
         x = value(rows, i, p)
         j = index(rows, i, p)
-        if x != 0.0:
+        if x * x != 0.0:  # of an x below 1e-154 nothing is left to divide by
             coords[THETA, j] += step * x / (ridge + scale * coords[SQUARES, j])
 
 

@@ -28,7 +28,9 @@ P, Q = 0, 1  # the two scalars
 # written out in O(d) and the scalars start afresh.
 SMALLEST_PRODUCT = 1e-120
 SMALLEST_FACTOR = 1e-3
-LARGEST_Q = 1e3  # beyond it P u and Q G would cancel ever more digits; it grows without end only where rows are dropped
+# In units of one step's b: beyond it P u and Q G would cancel ever more digits. It is a number of steps, so that
+# neither the size of rows nor that of the steps decides how often O(d) is paid.
+LARGEST_Q = 1e6
 
 
 @leaf
@@ -44,7 +46,7 @@ def settle(coords: Any, scalars: Vector, a: float, b: float) -> None:
 @leaf
 def move(coords: Any, scalars: Vector, a: float, b: float) -> None:
     """theta <- a theta - b G"""
-    if a > SMALLEST_FACTOR and a * scalars[P] > SMALLEST_PRODUCT and scalars[Q] < LARGEST_Q:
+    if a > SMALLEST_FACTOR and a * scalars[P] > SMALLEST_PRODUCT and scalars[Q] <= LARGEST_Q * b:
         scalars[P] *= a
         scalars[Q] = a * scalars[Q] + b
     else:

@@ -9,13 +9,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftls.kernels import schedules, track
-from driftls.kernels.compile import cycles, kernel
+from driftls.kernels.compile import by_type, cycles, kernel
+from driftls.kernels.exact import ExactState
 from driftls.kernels.frames import Integers, Matrix, Vector, unpack
 from driftls.kernels.rows import DenseRows, SparseRows, row_fault
 from driftls.kernels.schedules import Plan
-from driftls.kernels.schemes import dot
+from driftls.kernels.schemes import ENTER, dot
 from driftls.kernels.track import HELD, KIND, MAX_NORM2, NOTHING, SEEN, Log
-from driftls.kernels.widths import Chance, bonus, uniform, width2, width_begin, width_enter, width_open
+from driftls.kernels.widths import (
+    Chance,
+    bonus,
+    keep_inverse,
+    uniform,
+    width2,
+    width_begin,
+    width_enter,
+    width_open,
+    width_same,
+)
 
 # Settings.scalars: kappa is fixed, or (SIGMAS > 0) that many standard deviations of the noise, estimated as we go
 KAPPA, SIGMAS, EPSILON, ERRORS, LEARNED, PROBABILITY = 0, 1, 2, 3, 4, 5
@@ -84,6 +95,15 @@ def pick(judge: Judge, chance: Chance, count: int) -> int:
 
 
 @kernel
+def keep_nothing(state: Any) -> None:
+    pass
+
+
+# a row was taken: what has to be ready again before the next choice
+keep_ready = by_type({**dict.fromkeys(ENTER, keep_nothing), ExactState: keep_inverse})
+
+
+@kernel
 def learn(
     state: Any,
     plan: Plan,
@@ -103,6 +123,7 @@ def learn(
         judge.scalars[ERRORS] += error * error / (1.0 + width2(width, block, k, slot, rows, held))
     judge.scalars[LEARNED] += 1.0
     status = track.track(state, plan, log, rows, block, k, k + 1)
+    keep_ready(state)
     held = log.book[HELD] if log.book[KIND] != NOTHING else log.book[SEEN]
     n = log.book[SEEN]
     gamma = schedules.step_size(plan, n, schedules.regularisation(plan, float(n)), log.health[MAX_NORM2])
@@ -112,11 +133,23 @@ def learn(
 
 @kernel
 def open_slots(width: Any, arms: Any, slots: Integers) -> None:
-    """Arms whose slot is below -1 are new: -2 - slot is theirs"""
+    """Arms whose slot is below -1 are new: -2 - slot is theirs; one that came with other features starts afresh"""
     for k in range(slots.size):
         if slots[k] < -1:
             slots[k] = -2 - slots[k]
             width_open(width, arms, k, slots[k])
+        elif slots[k] >= 0 and not width_same(width, arms, k, slots[k]):
+            width_open(width, arms, k, slots[k])
+
+
+@kernel
+def first_fault(arms: Any, dim: int) -> int:
+    """0 if every arm can be used, else 8 times the first bad one's number from 1, plus what is wrong with it"""
+    for k in range(arms.y.size):
+        fault = row_fault(arms, k, dim)
+        if fault != 0:
+            return 8 * (k + 1) + fault
+    return 0
 
 
 @kernel
@@ -124,10 +157,9 @@ def checked_choose(
     state: Any, log: Log, rows: Any, width: Any, judge: Judge, chance: Chance, arms: Any, dim: int, slots: Integers
 ) -> int:
     """The arm, or minus (8 times its number from 1, plus what is wrong with it); a slot below -1 is new"""
-    for k in range(slots.size):
-        fault = row_fault(arms, k, dim)
-        if fault != 0:
-            return -(8 * (k + 1) + fault)
+    fault = first_fault(arms, dim)
+    if fault != 0:
+        return -fault
     open_slots(width, arms, slots)
     return choose(state, log, rows, width, judge, chance, arms, 0, slots)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from driftls.kernels.compile import by_type, leaf, prefetch
 from driftls.kernels.frames import Indices, Integers, Matrix, ValueRows, Values, Vector
 
@@ -49,7 +51,7 @@ def dense_index(rows: Any, i: int, p: int) -> int:
 
 @leaf
 def dense_value(rows: Any, i: int, p: int) -> float:
-    return float(rows.X[i, p])
+    return np.float64(rows.X[i, p])  # float() would keep a float32, and square it as one
 
 
 @leaf
@@ -69,7 +71,7 @@ def sparse_index(rows: Any, i: int, p: int) -> int:
 
 @leaf
 def sparse_value(rows: Any, i: int, p: int) -> float:
-    return float(rows.values[p])
+    return np.float64(rows.values[p])
 
 
 begin = by_type({DenseRows: dense_begin, SparseRows: sparse_begin})
@@ -124,9 +126,9 @@ def sparse_prefetch(rows: Any, i: int, stage: int) -> None:
             prefetch(rows.values, p)
 
 
-NOT_FINITE, BAD_INDEX, UNSORTED = 1, 2, 3
-# Squares of anything larger could overflow in the course of a step: treated as not finite.
-LARGEST = 1e150
+NOT_FINITE, BAD_INDEX, UNSORTED, BAD_POINTER = 1, 2, 3, 6
+# Sums of fourth powers of anything larger could overflow in the course of a step: treated as not finite.
+LARGEST = 1e75
 
 
 @leaf
@@ -137,7 +139,9 @@ def dense_index_fault(rows: Any, i: int, dim: int) -> int:
 
 @leaf
 def sparse_index_fault(rows: Any, i: int, dim: int) -> int:
-    """Indices must increase and lie in 0 ... dim - 1"""
+    """The row must lie within its arrays; indices must increase and lie in 0 ... dim - 1"""
+    if not 0 <= rows.start[i] <= rows.stop[i] <= min(rows.indices.size, rows.values.size):
+        return BAD_POINTER
     last = -1
     for p in range(rows.start[i], rows.stop[i]):
         j = rows.indices[p]

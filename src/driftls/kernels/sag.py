@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from driftls.kernels import lazy
-from driftls.kernels.compile import leaf
+from driftls.kernels.compile import kernel, leaf
 from driftls.kernels.frames import Coordinates, Vector
+from driftls.kernels.rows import row_axpy
 
-SCALARS = 2
+FORGOTTEN = 2  # after P and Q: rows that left since G was last summed up afresh
+SCALARS = 3
 
 
 class SAGState(NamedTuple):
@@ -33,12 +35,27 @@ def table_enter(state: SAGAState, rows: Any, i: int, m: int, ridge: float) -> No
     residual = lazy.dot(state.coords, state.scalars, rows, i) - rows.y[i]
     state.residual[i] = residual
     lazy.add(state.coords, state.scalars, rows, i, 0.0, residual)
+    if state.scalars[FORGOTTEN] >= max(m, state.coords.shape[1]):
+        sum_up(state, rows, m)
+
+
+@kernel
+def sum_up(state: SAGAState, rows: Any, m: int) -> None:
+    """G = sum_i r_i x_i afresh: what a large row that has left did to the last digits leaves with it"""
+    coords, scalars = state.coords, state.scalars
+    lazy.settle(coords, scalars, 1.0, 0.0)
+    for j in range(coords.shape[1]):
+        coords[lazy.G, j] = 0.0
+    for i in range(m):
+        row_axpy(rows, i, state.residual[i], coords, lazy.G)
+    scalars[FORGOTTEN] = 0.0
 
 
 @leaf
 def table_forget(state: SAGAState, rows: Any, i: int, m: int) -> None:
     """A row leaves and takes its stored gradient along: G -= r_i x_i"""
     lazy.add(state.coords, state.scalars, rows, i, 0.0, -state.residual[i])
+    state.scalars[FORGOTTEN] += 1.0
 
 
 @leaf

@@ -8,6 +8,7 @@ from driftls.kernels.compile import kernel
 from driftls.kernels.frames import Vector
 
 POWER, TABLE, NORMALISED = 0, 1, 2
+SMALLEST_NORM2 = 1e-150  # of a row that a step is divided by: for anything smaller the step could overflow
 
 
 class Plan(NamedTuple):
@@ -39,7 +40,7 @@ def step_size(plan: Plan, n: int, lam: float, max_norm2: float) -> float:
         return plan.step_table[n - 1]
     gamma = power(schedule, float(n))
     if schedule[0] == NORMALISED:
-        gamma = gamma / max_norm2 if max_norm2 > 0.0 else 0.0
+        gamma = gamma / max_norm2 if max_norm2 > SMALLEST_NORM2 else 0.0
         if gamma * lam > 0.5:
             gamma = 0.5 / lam
     return gamma

@@ -12,13 +12,14 @@ from driftls.kernels.frames import Coordinates, Matrix, Vector
 from driftls.kernels.rows import row_axpy, row_dot, row_rank_one
 
 ANCHOR = 2  # after u and G
-SINCE, DUE, EVERY, PER_ROW = 2, 3, 4, 5  # after P and Q: steps since the last refresh, when it is due, the rule, T
-SCALARS = 6
+# after P and Q: steps since the last refresh, when it is due, the rule, T, rows that left since G was summed up
+SINCE, DUE, EVERY, PER_ROW, FORGOTTEN = 2, 3, 4, 5, 6
+SCALARS = 7
 GROWTH = 0.25  # EVERY = 0: refresh after a quarter as many rows as are held; growing, that is five visits a row in all
 
 THETA, MEAN, GRADIENT, MOMENT = 0, 1, 2, 3
-STEPS = 0
-AVERAGE_SCALARS = 1
+STEPS, LEFT = 0, 1  # inner steps so far, rows that left since the sums were last made afresh
+AVERAGE_SCALARS = 2
 
 
 class SVRGState(NamedTuple):
@@ -41,23 +42,31 @@ def svrg_enter(state: SVRGState, rows: Any, i: int, m: int, ridge: float) -> Non
     """A new row joins the anchor's full gradient in O(nnz)"""
     coords, scalars = state.coords, state.scalars
     lazy.add(coords, scalars, rows, i, 0.0, row_dot(rows, i, coords, ANCHOR) - rows.y[i])
+    if scalars[FORGOTTEN] >= max(m, coords.shape[1]):
+        sum_up(state, rows, m)
 
 
 @kernel
 def refresh(state: SVRGState, rows: Any, m: int) -> None:
-    """anchor = theta, G = sum_i (x_i.anchor - y_i) x_i over all m rows"""
+    """anchor = theta, and its full gradient over all m rows"""
     coords, scalars = state.coords, state.scalars
     scalars[SINCE] = 0.0
     scalars[DUE] = scalars[PER_ROW] * (np.ceil(GROWTH * m) if scalars[EVERY] == 0.0 else scalars[EVERY])
     for j in range(coords.shape[1]):
-        theta = scalars[lazy.P] * coords[lazy.U, j] - scalars[lazy.Q] * coords[lazy.G, j]
-        coords[lazy.U, j] = theta
-        coords[ANCHOR, j] = theta
+        coords[ANCHOR, j] = scalars[lazy.P] * coords[lazy.U, j] - scalars[lazy.Q] * coords[lazy.G, j]
+    sum_up(state, rows, m)
+
+
+@kernel
+def sum_up(state: SVRGState, rows: Any, m: int) -> None:
+    """G = sum_i (x_i.anchor - y_i) x_i afresh"""
+    coords, scalars = state.coords, state.scalars
+    lazy.settle(coords, scalars, 1.0, 0.0)
+    for j in range(coords.shape[1]):
         coords[lazy.G, j] = 0.0
-    scalars[lazy.P] = 1.0
-    scalars[lazy.Q] = 0.0
     for i in range(m):
         row_axpy(rows, i, row_dot(rows, i, coords, ANCHOR) - rows.y[i], coords, lazy.G)
+    scalars[FORGOTTEN] = 0.0
 
 
 @kernel
@@ -65,6 +74,7 @@ def svrg_forget(state: SVRGState, rows: Any, i: int, m: int) -> None:
     """A row leaves the anchor's full gradient"""
     coords, scalars = state.coords, state.scalars
     lazy.add(coords, scalars, rows, i, 0.0, rows.y[i] - row_dot(rows, i, coords, ANCHOR))
+    scalars[FORGOTTEN] += 1.0
 
 
 @kernel
@@ -87,9 +97,19 @@ def svrg_step(state: SVRGState, rows: Any, i: int, m: int, gamma: float, lam: fl
 
 @kernel
 def svrg_average_enter(state: SVRGAverageState, rows: Any, i: int, m: int, ridge: float) -> None:
-    """gram += x_i x_i', moment += y_i x_i"""
-    row_rank_one(rows, i, 1.0, state.gram)
-    row_axpy(rows, i, rows.y[i], state.coords, MOMENT)
+    """gram += x_i x_i', moment += y_i x_i; summed up afresh once all rows have been replaced"""
+    coords, gram = state.coords, state.gram
+    row_rank_one(rows, i, 1.0, gram)
+    row_axpy(rows, i, rows.y[i], coords, MOMENT)
+    if state.scalars[LEFT] >= max(m, coords.shape[1]):
+        for j in range(coords.shape[1]):
+            coords[MOMENT, j] = 0.0
+            for k in range(coords.shape[1]):
+                gram[j, k] = 0.0
+        for r in range(m):
+            row_rank_one(rows, r, 1.0, gram)
+            row_axpy(rows, r, rows.y[r], coords, MOMENT)
+        state.scalars[LEFT] = 0.0
 
 
 @kernel
@@ -97,6 +117,7 @@ def svrg_average_forget(state: SVRGAverageState, rows: Any, i: int, m: int) -> N
     """gram -= x_i x_i', moment -= y_i x_i"""
     row_rank_one(rows, i, -1.0, state.gram)
     row_axpy(rows, i, -rows.y[i], state.coords, MOMENT)
+    state.scalars[LEFT] += 1.0
 
 
 @kernel

@@ -12,7 +12,18 @@ from typing import Any, NamedTuple
 from driftls.kernels import schedules
 from driftls.kernels.compile import kernel, leaf
 from driftls.kernels.frames import Integers, Vector, unpack
-from driftls.kernels.rows import FAR, NEAR, DenseRows, SparseRows, row_fault, row_norm2, row_prefetch, row_store
+from driftls.kernels.rows import (
+    FAR,
+    NEAR,
+    UNSORTED,
+    DenseRows,
+    SparseRows,
+    index_fault,
+    row_fault,
+    row_norm2,
+    row_prefetch,
+    row_store,
+)
 from driftls.kernels.schedules import Plan
 from driftls.kernels.schemes import dot, enter, forget, read, step
 
@@ -33,6 +44,8 @@ HEALTH = 3
 STEP_TOO_LARGE, DIVERGED = 4, 5
 # A smoothed squared error a million times the largest y^2 is a thousand times worse than predicting 0.
 RUNAWAY = 1e6
+# Within the steps of one row: far beyond any outlier, and far below what overflows.
+HOPELESS = 1e36
 
 
 class Log(NamedTuple):
@@ -85,6 +98,7 @@ def track(state: Any, plan: Plan, log: Log, rows: Any, block: Any, first: int, l
     steps = int(knobs[STEPS])
     lookahead = int(knobs[LOOKAHEAD])
     kept = book[KIND] != NOTHING
+    guarded = knobs[GUARD] != 0.0
     for k in range(first, last):
         slot = place(log)
         if slot >= 0:
@@ -110,7 +124,9 @@ def track(state: Any, plan: Plan, log: Log, rows: Any, block: Any, first: int, l
         if knobs[DRAWS] == 0.0:
             if knobs[NORMALISE] != 0.0:  # NLMS: the newest row's own squared norm
                 norm2 = row_norm2(block, k)
-                gamma = gamma / norm2 if norm2 > 0.0 else 0.0
+                gamma = gamma / norm2 if norm2 > schedules.SMALLEST_NORM2 else 0.0
+                if gamma * lam > 0.5:  # a small row must not make the shrinkage overshoot
+                    gamma = 0.5 / lam
             for _ in range(steps):
                 error = step(state, block, k, held, gamma, lam)
         else:
@@ -121,8 +137,10 @@ def track(state: Any, plan: Plan, log: Log, rows: Any, block: Any, first: int, l
                     look_ahead(log, rows, cursor, t + 2 * lookahead, steps, held, FAR)
                     look_ahead(log, rows, cursor, t + lookahead, steps, held, NEAR)
                 error = step(state, rows, int(log.tape[cursor + t] * held), held, gamma, lam)
+                if guarded and not error * error <= HOPELESS * health[MAX_Y2]:
+                    break
             log.cursor[0] = cursor + steps
-        if knobs[GUARD] != 0.0:
+        if guarded:
             health[ERROR2] += 0.01 * (error * error - health[ERROR2])
             if not health[ERROR2] <= RUNAWAY * health[MAX_Y2]:
                 book[DONE] = k + 1
@@ -134,7 +152,7 @@ def track(state: Any, plan: Plan, log: Log, rows: Any, block: Any, first: int, l
 @kernel
 def check(plan: Plan, log: Log, block: Any, dim: int) -> int:
     """Look at every row of the block before the first one is taken, so that a bad one changes nothing"""
-    guarded = plan.knobs[GUARD] != 0.0 and plan.step_size[0] != schedules.NORMALISED and plan.knobs[DRAWS] != 0.0
+    guarded = plan.knobs[GUARD] != 0.0 and plan.step_size[0] != schedules.NORMALISED
     for k in range(block.y.size):
         log.book[FAULT_ROW] = k
         fault = row_fault(block, k, dim)
@@ -142,7 +160,8 @@ def check(plan: Plan, log: Log, block: Any, dim: int) -> int:
             return fault
         if guarded:
             gamma = schedules.step_size(plan, log.book[SEEN] + k + 1, 0.0, 0.0)
-            if gamma * row_norm2(block, k) >= 2.0:
+            # a scheme without draws (NLMS) divides its step by the norm itself
+            if gamma * (row_norm2(block, k) if plan.knobs[DRAWS] != 0.0 else 1.0) >= 2.0:
                 return STEP_TOO_LARGE
     return 0
 
@@ -164,7 +183,7 @@ class Entries(NamedTuple):
     dense: Callable[..., int]
     sparse: Callable[..., int]
     read: Callable[..., None]
-    predict: Callable[..., None]
+    predict: Callable[..., int]
 
 
 @cache
@@ -196,7 +215,11 @@ def read_all(state: Any, out: Vector) -> None:
 
 
 @kernel
-def predict_all(state: Any, rows: Any, out: Vector) -> None:
-    """out[i] = theta . x_i"""
+def predict_all(state: Any, rows: Any, dim: int, out: Vector) -> int:
+    """out[i] = theta . x_i; the fault of a row that reaches beyond its arrays, else 0"""
     for i in range(out.size):
+        fault = index_fault(rows, i, dim)
+        if fault != 0 and fault != UNSORTED:
+            return fault
         out[i] = dot(state, rows, i)
+    return 0

@@ -13,8 +13,8 @@ import numpy as np
 from driftls.kernels import cd
 from driftls.kernels.cd import CDState, descend
 from driftls.kernels.compile import by_type, kernel
+from driftls.kernels.exact import INVERT, LEFT, ROUTE, WAITING, ExactState, exact_enter, invert
 from driftls.kernels.exact import RIDGE as EXACT_RIDGE
-from driftls.kernels.exact import ExactState, exact_enter
 from driftls.kernels.frames import Coordinates, Integers, Matrix, Vector
 from driftls.kernels.rows import begin, end, index, row_axpy, row_dot, row_norm2, value
 
@@ -73,7 +73,16 @@ def exact_width2(width: ExactState, arms: Any, i: int, slot: int, rows: Any, hel
             for q in range(begin(arms, i), end(arms, i)):
                 part += value(arms, i, q) * line[index(arms, i, q)]
             total += x * part
-    return total
+    return max(total, 0.0)
+
+
+@kernel
+def keep_inverse(state: ExactState) -> None:
+    """Every round needs an inverse: where Sherman-Morrison had to be given up, invert after every row"""
+    scalars = state.scalars
+    if scalars[ROUTE] == WAITING and scalars[LEFT] > 0.0 and scalars[EXACT_RIDGE] > 0.0:
+        scalars[ROUTE] = INVERT
+        invert(state)
 
 
 class OwnExactState(NamedTuple):
@@ -91,6 +100,7 @@ def own_exact_enter(
 ) -> None:
     state = ExactState(width.coords, width.scalars, width.gram, width.inverse)
     exact_enter(state, block, k, held, width.scalars[EXACT_RIDGE])
+    keep_inverse(state)
 
 
 # -- diagonal --------------------------------------------------------------------------------------------------------
@@ -134,25 +144,50 @@ def diagonal_width2(width: DiagonalWidthState, arms: Any, i: int, slot: int, row
 
 # -- phi by gradient descent -----------------------------------------------------------------------------------------
 
-P, Q, RIDGE, SCALE, STEPS, PRINTED, CLAMPED, LAST_STEP = 0, 1, 2, 3, 4, 5, 6, 7
-PHI_SCALARS = 8
+P, Q, RIDGE, SCALE, STEPS, PRINTED, CLAMPED, LAST_STEP, WINDOWED, ENTERED, N = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+PHI_SCALARS = 11
 
 
 class PhiState(NamedTuple):
     """phi_k = P U_k + Q X_k for the arm of slot k: all arms shrink and drift alike, so P and Q are shared.
 
-    `live` tells which slots are in use. An arm without a slot starts from the diagonal's guess (`squares` are the
-    sums x_j^2) and takes its steps in `cold`, on rows that were picked once for all arms of the round.
+    `live` tells which slots are in use, `sizes` how many non-zeros their arms have. An arm without a slot starts from
+    the diagonal's guess (`squares` are the sums x_j^2) and takes its steps in `cold`, on rows that were picked once for
+    all arms of the round.
     """
 
     U: Coordinates
     X: Coordinates
     live: Integers
+    sizes: Integers
     dots: Vector
     squares: Coordinates
     cold: Coordinates
     picks: Integers
     scalars: Vector
+
+
+@kernel
+def same_arm(width: Any, arms: Any, i: int, slot: int) -> bool:
+    """Whether the slot was opened for exactly these features"""
+    count = 0
+    for p in range(begin(arms, i), end(arms, i)):
+        x = value(arms, i, p)
+        if x != width.X[slot, index(arms, i, p)]:
+            return False
+        if x != 0.0:
+            count += 1
+    return count == width.sizes[slot]
+
+
+@kernel
+def row_size(arms: Any, i: int) -> int:
+    """How many features are not 0"""
+    count = 0
+    for p in range(begin(arms, i), end(arms, i)):
+        if value(arms, i, p) != 0.0:
+            count += 1
+    return count
 
 
 @kernel
@@ -165,6 +200,7 @@ def phi_open(width: PhiState, arms: Any, i: int, slot: int) -> None:
         width.U[slot, j] = 0.0
     row_axpy(arms, i, 1.0, width.X, slot)
     row_axpy(arms, i, (start - scalars[Q]) / scalars[P], width.U, slot)
+    width.sizes[slot] = row_size(arms, i)
     width.live[slot] = 1
 
 
@@ -174,7 +210,7 @@ def phi_enter(
 ) -> None:
     """T times, one draw for all arms: phi += g (x/n - (phi.x_i) x_i - ridge phi/n)      [eq:roarlsa-update-variation]
 
-    As printed there is no ridge term, and g is gamma_n.
+    As printed there is no ridge term, and g is gamma_n. n counts the rows that are held in a window, else all.
     """
     scalars = width.scalars
     for p in range(begin(block, k), end(block, k)):
@@ -182,7 +218,10 @@ def phi_enter(
         width.squares[0, index(block, k, p)] += x * x
     printed = scalars[PRINTED] != 0.0
     step = gamma if printed else (scalars[SCALE] / max_norm2 if max_norm2 > 0.0 else 0.0)
-    lam = 0.0 if printed else scalars[RIDGE] / held
+    scalars[ENTERED] += 1.0
+    n = float(held) if scalars[WINDOWED] != 0.0 else scalars[ENTERED]
+    scalars[N] = n
+    lam = 0.0 if printed else scalars[RIDGE] / n
     if step * lam > 0.5:
         step = 0.5 / lam
     scalars[LAST_STEP] = step
@@ -200,7 +239,7 @@ def phi_enter(
             scalars[P] = 1.0
             scalars[Q] = 0.0
         scalars[P] *= 1.0 - step * lam
-        scalars[Q] = (1.0 - step * lam) * scalars[Q] + step / held
+        scalars[Q] = (1.0 - step * lam) * scalars[Q] + step / n
         for slot in range(width.live.size):
             if width.live[slot] != 0:
                 row_axpy(rows, i, -step * width.dots[slot] / scalars[P], width.U, slot)
@@ -238,13 +277,14 @@ def cold_width2(width: PhiState, arms: Any, i: int, rows: Any, held: int) -> flo
         for p in range(begin(arms, i), end(arms, i)):
             j = index(arms, i, p)
             cold[0, j] = value(arms, i, p) / (scalars[RIDGE] + width.squares[0, j])
-    if held > 0:
-        shrink = 0.0 if printed else scalars[LAST_STEP] * scalars[RIDGE] / held
+    n = scalars[N]
+    if n > 0.0:
+        shrink = 0.0 if printed else scalars[LAST_STEP] * scalars[RIDGE] / n
         for t in range(width.picks.size):
             dot = row_dot(rows, width.picks[t], cold, 0)
             for j in range(cold.shape[1]):
                 cold[0, j] *= 1.0 - shrink
-            row_axpy(arms, i, scalars[LAST_STEP] / held, cold, 0)
+            row_axpy(arms, i, scalars[LAST_STEP] / n, cold, 0)
             row_axpy(rows, width.picks[t], -scalars[LAST_STEP] * dot, cold, 0)
     return row_dot(arms, i, cold, 0)
 
@@ -259,6 +299,7 @@ class PhiCDState(NamedTuple):
     residual: Matrix
     X: Matrix
     live: Integers
+    sizes: Integers
     own: Integers
     steps: Integers
     coords: Matrix
@@ -300,6 +341,7 @@ def phi_cd_open(width: PhiCDState, arms: Any, i: int, slot: int) -> None:
         if left <= 1e-8 * size:
             break
         descend(phi, residual, state)
+    width.sizes[slot] = row_size(arms, i)
     width.live[slot] = 1
 
 
@@ -340,10 +382,11 @@ def phi_cd_width2(width: PhiCDState, arms: Any, i: int, slot: int, rows: Any, he
 
 
 class EnsembleState(NamedTuple):
-    """theta and residual of each member, who tracks pure noise; then the fields of a CDState that holds A."""
+    """theta, residual and start of each member, who tracks pure noise; then the fields of a CDState that holds A."""
 
     theta: Matrix
     residual: Matrix
+    start: Matrix
     member: Integers
     own: Integers
     steps: Integers
@@ -356,7 +399,7 @@ class EnsembleState(NamedTuple):
 def ensemble_enter(
     width: EnsembleState, block: Any, k: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Chance
 ) -> None:
-    """Each member learns the row with a reward drawn from N(0, 1): its spread is A^-1"""
+    """Each member learns the row with a reward drawn from N(0, 1): its spread is A^-1; its start is not discounted"""
     state = gram_of(width)
     rho, ridge = state.scalars[cd.DISCOUNT], state.scalars[cd.RIDGE]
     if width.own[0] != 0:
@@ -365,7 +408,7 @@ def ensemble_enter(
         theta, residual = width.theta[m], width.residual[m]
         if rho < 1.0:
             for j in range(theta.size):
-                residual[j] = rho * residual[j] - (1.0 - rho) * ridge * theta[j]
+                residual[j] = rho * residual[j] + (1.0 - rho) * ridge * (width.start[m, j] - theta[j])
         row_axpy(block, k, normal(chance) - row_dot(block, k, width.theta, m), width.residual, m)
         for _ in range(width.steps[0]):
             descend(theta, residual, state)
@@ -446,8 +489,9 @@ def begin_nothing(width: Any, held: int, chance: Any) -> None:
 
 @kernel
 def ensemble_begin(width: EnsembleState, held: int, chance: Chance) -> None:
-    """Draw the member that is asked this round"""
-    width.member[0] = int(uniform(chance) * width.theta.shape[0])
+    """Draw the member that is asked this round, where one is"""
+    if width.member[0] >= 0:
+        width.member[0] = int(uniform(chance) * width.theta.shape[0])
 
 
 @kernel
@@ -473,6 +517,11 @@ def ensemble_bonus(width: EnsembleState, arms: Any, i: int, slot: int, rows: Any
 def sample_bonus(width: SampleState, arms: Any, i: int, slot: int, rows: Any, held: int) -> float:
     """What the sampled direction says"""
     return row_dot(arms, i, width.direction, 0)
+
+
+@kernel
+def always_same(width: Any, arms: Any, i: int, slot: int) -> bool:
+    return True
 
 
 @kernel
@@ -521,5 +570,13 @@ width_open = by_type(
         **dict.fromkeys((*ucb_widths, EnsembleState, SampleState), open_nothing),
         PhiState: phi_open,
         PhiCDState: phi_cd_open,
+    }
+)
+# whether an arm still has the features for which its slot was opened
+width_same = by_type(
+    {
+        **dict.fromkeys((*ucb_widths, EnsembleState, SampleState), always_same),
+        PhiState: same_arm,
+        PhiCDState: same_arm,
     }
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
+import warnings
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -13,25 +15,29 @@ from numpy.typing import NDArray
 import driftls.trackers
 from driftls import persistence
 from driftls.draws import TAPE, Draws, Seed
-from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
+from driftls.errors import ConditioningWarning, DimensionError, FileFormatError, InputError, SettingsError
+from driftls.history import Mapped
 from driftls.kernels import policy as kernels
-from driftls.kernels import track
 from driftls.kernels.frames import pack
 from driftls.kernels.policy import Judge
-from driftls.kernels.rows import DenseRows, SparseRows
-from driftls.kernels.widths import Chance
+from driftls.kernels.rows import LARGEST, DenseRows, SparseRows
+from driftls.kernels.widths import Chance, EnsembleState, SampleState
+from driftls.schedules import Tabulated
 from driftls.trackers import RLS, Tracker
-from driftls.trackers.inputs import Block, as_block, fault
+from driftls.trackers.inputs import Block, as_block, as_numbers, fault
 from driftls.widths import KINDS, Width
 
 FIRST_SLOTS = 16
+SAMPLES = 2000
+# What a choice cannot change, of the arrays of a width.
+UNTOUCHED = {"gram", "factor", "inverse", "theta", "start", "squares"}
 
 
 class Pending(NamedTuple):
-    """A choice whose reward has not come yet."""
+    """A choice whose reward has not come yet: the features, and (or nothing) the arm's id."""
 
     x: Any
-    slot: int
+    name: tuple[Hashable, ...]
 
 
 class Policy:
@@ -66,12 +72,11 @@ class Policy:
         forget_after: int = 1000,
         seed: Seed = None,
     ) -> None:
-        if kappa is not None and not (np.isfinite(kappa) and kappa >= 0.0):
-            raise SettingsError(f"kappa must be a number of at least 0, or None to estimate it, got {kappa}.")
-        if not 0.0 <= epsilon <= 1.0:
-            raise SettingsError(f"epsilon must lie in [0, 1], got {epsilon}.")
-        if not sigmas > 0.0:
-            raise SettingsError(f"sigmas must be positive, got {sigmas}.")
+        check_weights(kappa, sigmas, epsilon)
+        if not isinstance(tracker, Tracker) or not isinstance(width, Width):
+            raise SettingsError(f"a policy needs a tracker and a width, got {tracker!r} and {width!r}.")
+        if not (isinstance(forget_after, int | np.integer) and forget_after >= 0):
+            raise SettingsError(f"forget_after must be a whole number of rounds, got {forget_after!r}.")
         self.tracker, self.width = tracker, width
         self.forget_after = int(forget_after)
         self.dim = tracker.dim
@@ -91,6 +96,7 @@ class Policy:
         self._rounds = 0
         self._pending: dict[Hashable, Pending | None] = {}
         self._alive: Any = None
+        self._last: Any = None
 
     # -- a round -------------------------------------------------------------------------------------------------
 
@@ -99,23 +105,28 @@ class Policy:
 
         `ids` name arms that recur. `key`, if given, keeps the choice until `learn(reward=..., key=key)`.
         """
-        block = self._arms(arms)
-        count = len(block.y)
-        slots = self._slots(ids, count)
-        self._ready(count)
+        if key is not None and key in self._pending:
+            raise InputError(f"key {key!r} was used before. Every choice needs a key of its own.")
+        chosen = self._choose(self._arms(arms, ids), ids)
+        if self._samples:
+            self._last = arms, chosen, len(self.tracker)
+        if key is not None:
+            named = ids is not None and self.width.keeps_arms
+            self._pending[key] = Pending(_row(arms, chosen), (plain_id(ids[chosen]),) if named else ())
+        return chosen
+
+    def _choose(self, block: Block, ids: Any) -> int:
+        slots = self._slots(ids, block)
+        self._ready(len(block.y))
         if isinstance(block, DenseRows):
             chosen = self._entries.choose_dense(self._words, block.X, block.y, slots)
         else:
             chosen = self._entries.choose_sparse(self._words, *block, slots, self.dim)
         if chosen < 0:
-            self._drop_new(slots)
             raise self._arm_fault(-chosen)
+        self._offer(slots)
         self._rounds += 1
         self._credit -= 1
-        if key is not None:
-            if key in self._pending:
-                raise InputError(f"key {key!r} was used before. Every choice needs a key of its own.")
-            self._pending[key] = Pending(_row(arms, chosen), int(slots[chosen]))
         return int(chosen)
 
     def learn(
@@ -137,12 +148,10 @@ class Policy:
             if waiting is None:
                 state = "was learned already" if key in self._pending else "is not known: choose(..., key=key) first"
                 raise InputError(f"key {key!r} {state}.")
-            x, slot = waiting
+            x = waiting.x
+            slot = self._slot_of.get(waiting.name[0], -1) if waiting.name else -1
         elif arm is not None:
-            count = arms.shape[0] if hasattr(arms, "shape") else len(arms)
-            if not 0 <= arm < count:
-                raise InputError(f"arm {arm} is not among the {count} arms.")
-            x = _row(arms, arm)
+            x = _row(arms, _position(arm, arms))
             if ids is not None and self.width.keeps_arms:
                 slot = self._known_slot(ids[arm])
         else:
@@ -154,53 +163,116 @@ class Policy:
             self._pending[key] = None
 
     def _learn(self, x: Any, reward: float, slot: int) -> None:
-        block = self._arms(x.reshape(1, -1) if hasattr(x, "reshape") else np.asarray(x).reshape(1, -1))
-        try:
-            self._reward[0] = reward
-        except (TypeError, ValueError):
-            raise InputError(f"a reward must be a number, got {reward!r}.") from None
+        value = checked_reward(reward)
+        x = x if sp.issparse(x) else as_numbers(x, "an arm must be a vector")
+        if x.ndim == 2 and x.shape[0] != 1:
+            raise InputError(f"{x.shape[0]} arms and one reward: say which of them it belongs to, with arm=.")
+        block = self._arms(x.reshape(1, -1))
+        self._reward[0] = value
         block = block._replace(y=self._reward)
         tracker = self.tracker
         if tracker._credit <= 0 or isinstance(block, SparseRows):
             tracker._prepare(1, block, 0)
         self._ready(0)
+        # also where the row is refused: what is ready may be underestimated
+        tracker._credit -= 1
+        self._credit -= 1
         if isinstance(block, DenseRows):
             status = self._entries.learn_dense(self._words, block.X, block.y, slot)
         else:
             status = self._entries.learn_sparse(self._words, *block, slot, self.dim)
         if status:
-            raise fault(status, int(tracker._book[track.FAULT_ROW]), len(tracker), self.dim)
-        tracker._credit -= 1
-        self._credit -= 1
-        if isinstance(tracker, RLS):
-            tracker._stay_ready()
+            raise renamed(fault(status, 0, len(tracker), self.dim), "row 0", "the arm")
+        tell(tracker)
+
+    # -- what it thinks ------------------------------------------------------------------------------------------
 
     def probabilities(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
-        """How likely each arm is to be chosen now; learns and draws nothing."""
-        scores = self.scores(arms, ids=ids)
-        epsilon = float(self._scalars[kernels.EPSILON])
-        out = np.full(scores.size, epsilon / scores.size)
-        out[int(np.argmax(scores))] += 1.0 - epsilon
-        return out
+        """How likely each arm is to be chosen now; learns and draws nothing.
+
+        For an ensemble exactly: the share of members that would choose each arm. For samples of the posterior there
+        is no closed form: estimated from 2,000 samples of a fixed seed.
+        """
+        count = len(self._arms(arms, ids).y)
+        if not self._samples:
+            share = np.zeros(count)
+            share[int(np.argmax(self.scores(arms, ids=ids)))] = 1.0
+        else:
+            self._usable(arms, ids)
+            arms = arms if sp.issparse(arms) else np.asarray(arms, dtype=np.float64)
+            if isinstance(self._width, EnsembleState):
+                directions = self._width.theta.T
+            else:
+                z = np.random.default_rng(0).standard_normal((self.dim, SAMPLES))
+                directions = np.linalg.solve(np.tril(self._width.factor).T, z)
+            winners = np.argmax((arms @ self.theta)[:, None] + self.kappa * (arms @ directions), axis=0)
+            share = np.bincount(winners, minlength=count) / winners.size
+        return np.asarray(self.epsilon / count + (1.0 - self.epsilon) * share)
 
     def scores(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
         """theta.x + kappa width(x) of each arm; learns nothing, and leaves the policy's chance where it was."""
-        self._arms(arms)
-        self._ready(0)
-        cursor, tape, kept = self._draws.cursor.copy(), self._draws.tape.copy(), self._scalars.copy()
-        generator = self._draws.generator.bit_generator.state
+        block = self._arms(arms, ids)
+        with self._unchanged():
+            self._choose(block, ids)
+            return self._scores[: len(block.y)].copy()
+
+    def widths(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
+        """The width of each arm, before kappa; changes nothing."""
+        block = self._usable(arms, ids)
+        tracker = self.tracker
+        out = np.zeros(len(block.y))
+        with self._unchanged():
+            slots = self._slots(ids, block)
+            held = len(tracker) if tracker.history is None else len(tracker.history)
+            kernels.widths_of(self._width, block, slots, tracker._alive[3], held, out)
+        return out
+
+    def _usable(self, arms: Any, ids: Any) -> Block:
+        """Arms as rows, every one of them looked at."""
+        block = self._arms(arms, ids)
+        code = kernels.first_fault(block, self.dim)
+        if code:
+            raise self._arm_fault(code)
+        return block
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Whatever is chosen inside, the policy is afterwards what it was."""
+        draws, width = self._draws, self._width
+        shared = {id(array) for array in self.tracker._state}
+        arrays = [a for name, a in width._asdict().items() if name not in UNTOUCHED and id(a) not in shared]
+        arrays += [draws.tape, draws.cursor, self._scalars]
+        kept = [array.copy() for array in arrays]
+        generator = draws.generator.bit_generator.state
+        names, offered, rounds = self._slot_of, self._offered, self._rounds
+        self._slot_of, self._offered = dict(names), offered.copy()
         try:
-            self.choose(arms, ids=ids)
-            self._rounds -= 1
-            return self._scores[: arms.shape[0]].copy()
+            yield
         finally:
-            self._draws.generator.bit_generator.state = generator
-            self._draws.tape[:], self._draws.cursor[:], self._scalars[:] = tape, cursor, kept
+            for array, before in zip(arrays, kept):
+                array[...] = before
+            draws.generator.bit_generator.state = generator
+            self._width, self._slot_of, self._offered, self._rounds = width, names, offered, rounds
+            self._credit = 0  # the draws that are ready are counted again
+
+    @property
+    def _samples(self) -> bool:
+        """Whether arms are scored with a random direction."""
+        width = self._width
+        return isinstance(width, SampleState) or (isinstance(width, EnsembleState) and bool(width.member[0] >= 0))
 
     @property
     def probability(self) -> float:
-        """How likely the last choice was."""
-        return float(self._scalars[kernels.PROBABILITY])
+        """How likely the last choice was.
+
+        A policy that samples finds it out when asked, so it has to be asked before anything more is learned.
+        """
+        if not self._samples:
+            return float(self._scalars[kernels.PROBABILITY])
+        if self._last is None or self._last[2] != len(self.tracker):
+            raise InputError("what was learned since has changed the probability. Ask between choose and learn.")
+        arms, chosen, _ = self._last
+        return float(self.probabilities(arms)[chosen])
 
     @property
     def kappa(self) -> float:
@@ -217,29 +289,18 @@ class Policy:
         """The tracker's estimate."""
         return self.tracker.theta
 
-    def widths(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
-        """The width of each arm, before kappa."""
-        block = self._arms(arms)
-        slots = self._slots(ids, len(block.y))
-        self._ready(len(block.y))
-        out = np.zeros(len(block.y))
-        tracker = self.tracker
-        held = len(tracker) if tracker.history is None else len(tracker.history)
-        kernels.widths_of(self._width, block, slots, tracker._alive[3], held, out)
-        return out
-
     # -- for a compiled loop over many rounds --------------------------------------------------------------------
 
     def _first_look(self, arms: Any, ids: Any) -> None:
         """See the first arms, as `choose` would."""
-        self._arms(arms)
+        self._arms(arms, ids)
 
-    def _open_slots(self, arms: Any, ids: Any, count: int) -> NDArray[np.int64]:
+    def _open_slots(self, arms: Any, ids: Any) -> NDArray[np.int64]:
         """Slots of these arms, the new ones opened."""
-        block = self._arms(arms)
-        slots = self._slots(ids, count)
-        self._ready(count)
-        if (slots < -1).any():
+        block = self._arms(arms, ids)
+        slots = self._slots(ids, block)
+        self._ready(len(block.y))
+        if slots is not self._no_slots:
             kernels.open_slots(self._width, block, slots)
         return slots
 
@@ -248,49 +309,71 @@ class Policy:
         tracker = self.tracker
         longest = int((arms.stop - arms.start).max()) if isinstance(arms, SparseRows) else 0
         rounds = min(wanted, self._draws.tape.size // (2 * self._need))
+        if isinstance(tracker, RLS) and (tracker.route == "cholesky" or tracker.total_ridge(1) == 0.0):
+            rounds = 1  # theta has to be solved for after every row
         rounds = tracker._prepare_rounds(rounds, longest)
         self._draws.ready(2 * self._need * rounds)
         self._credit = 0
         self._ready(0)
         return rounds
 
-    def _spent(self, rounds: int) -> None:
-        """So many rounds were played."""
-        self._rounds += rounds
+    def _spent(self, rounds: int, slots: NDArray[np.int64]) -> None:
+        """So many rounds were played with these arms."""
+        self._rounds += rounds - 1
+        self._offer(slots)
+        self._rounds += 1
         self.tracker._credit -= rounds
         self._credit = 0
-        if isinstance(self.tracker, RLS):
-            self.tracker._stay_ready()
+        tell(self.tracker)
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
-    def _arms(self, arms: Any) -> Block:
+    def _arms(self, arms: Any, ids: Any = None) -> Block:
         """Arms as rows of the tracker's kind; the first ones decide whether that is dense or sparse."""
-        sparse = sp.issparse(arms)
-        if not sparse:
-            arms = np.asarray(arms)
+        if not sp.issparse(arms):
+            arms = as_numbers(arms, "arms must be a matrix")
+        elif arms.dtype.kind not in "fiub":
+            raise InputError(f"arms must be a matrix of real numbers, got a sparse matrix of {arms.dtype}.")
         if arms.ndim != 2 or arms.shape[1] != self.dim:
             raise DimensionError(f"arms must be a (K, {self.dim}) matrix, got shape {arms.shape}.")
-        if arms.shape[0] == 0:
+        count = arms.shape[0]
+        if count == 0:
             raise InputError("the pool is empty: at least one arm is needed.")
+        if ids is not None and len(ids) != count:
+            raise DimensionError(f"{count} arms, but {len(ids)} ids.")
         if self._width is None:
-            self._start(bool(sparse))
-        if self._zeros.size != arms.shape[0]:
-            self._zeros = np.zeros(arms.shape[0])
-        tracker = self.tracker
-        try:
-            return as_block(arms, self._zeros, tracker._sparse, tracker._dtype)
-        except (TypeError, ValueError):
-            raise InputError(f"arms must be a matrix of numbers, got dtype {arms.dtype}.") from None
+            sparse = bool(sp.issparse(arms))
+            code = kernels.first_fault(as_block(arms, np.zeros(count), sparse, self.tracker._dtype), self.dim)
+            if code:
+                raise self._arm_fault(code)
+            self._start(sparse, ids is not None)
+        if self._zeros.size != count:
+            self._zeros = np.zeros(count)
+        return as_block(arms, self._zeros, self.tracker._sparse, self.tracker._dtype)
 
-    def _start(self, sparse: bool) -> None:
-        if self.tracker._state is None:
-            self.tracker._start(sparse)
-        self._width = self.width.allocate(self.tracker, FIRST_SLOTS, self._draws)
-        self._entries = kernels.policy_entries(self.tracker._state_class, self._width.__class__)
+    def _start(self, sparse: bool, recurring: bool) -> None:
+        """The first arms are here, with or without ids."""
+        tracker = self.tracker
+        if len(tracker) and self.width.own_sums(tracker):
+            raise SettingsError(
+                f"{type(self.width).__name__} has to see every row, but the tracker has learned {len(tracker)} rows "
+                "before. Give the policy an unused tracker, or learn those rows through the policy."
+            )
+        unused = tracker._state is None
+        if unused:
+            tracker._start(sparse)
+        try:
+            self._width = self.width.allocate(tracker, FIRST_SLOTS, self._draws)
+        except SettingsError:
+            if unused:
+                tracker._unstart()
+            raise
+        self._entries = kernels.policy_entries(tracker._state_class, self._width.__class__)
 
     def _ready(self, count: int) -> None:
         """Draws, room for scores, and the addresses of everything, up to date."""
+        if isinstance(self.tracker, RLS):
+            self.tracker._solve()  # on the slow route a kernel finds theta as it was left
         if self._credit <= 0:
             self._credit = self._draws.ready(self._need) // self._need
         moved = count > self._scores.size
@@ -307,20 +390,29 @@ class Policy:
             self._alive = (self.tracker._alive, self._width, judge, chance)
             self._words = pack([*self.tracker._alive, self._width, judge, chance])
 
-    def _slots(self, ids: Any, count: int) -> NDArray[np.int64]:
+    def _slots(self, ids: Any, block: Block) -> NDArray[np.int64]:
         """A slot for each arm where the width keeps arms; -1 for none, -2 - slot for one given out just now."""
+        count = len(block.y)
         if ids is None or not self.width.keeps_arms:
             if self._no_slots.size != count:
                 self._no_slots = np.full(count, -1, dtype=np.int64)
             return self._no_slots
-        if len(ids) != count:
-            raise DimensionError(f"{count} arms, but {len(ids)} ids.")
-        slots = np.empty(count, dtype=np.int64)
-        for k, name in enumerate(ids.tolist() if isinstance(ids, np.ndarray) else ids):
-            slot = self._slot_of.get(name)
-            slots[k] = -2 - self._new_slot(name) if slot is None else slot
-            self._offered[slots[k] if slot is not None else -2 - slots[k]] = self._rounds
+        names = plain_ids(ids)
+        slots = np.array([self._slot_of.get(name, -1) for name in names], dtype=np.int64)
+        new = np.flatnonzero(slots < 0)
+        if new.size:
+            code = kernels.first_fault(block, self.dim)  # before anything is given out
+            if code:
+                raise self._arm_fault(code)
+            self._offer(slots[slots >= 0])  # what is here now is not dropped for what is new
+            for k in new:
+                slots[k] = -2 - self._new_slot(names[k])
         return slots
+
+    def _offer(self, slots: NDArray[np.int64]) -> None:
+        """These arms were on offer in this round."""
+        if slots is not self._no_slots:
+            self._offered[slots] = self._rounds
 
     def _new_slot(self, name: Hashable) -> int:
         used = set(self._slot_of.values())
@@ -334,6 +426,7 @@ class Policy:
                 self._more_slots(2 * self._offered.size)
         slot = next(slot for slot in range(self._offered.size) if slot not in used)
         self._slot_of[name] = slot
+        self._offered[slot] = self._rounds
         return slot
 
     def _more_slots(self, slots: int) -> None:
@@ -348,85 +441,194 @@ class Policy:
         self._width = new
         self._offered = np.concatenate([self._offered, np.zeros(slots - held, dtype=np.int64)])
 
-    def _drop_new(self, slots: NDArray[np.int64]) -> None:
-        """A round that failed gives its new slots back."""
-        new = {int(-2 - slot) for slot in slots if slot < -1}
-        self._slot_of = {name: slot for name, slot in self._slot_of.items() if slot not in new}
-
     def _known_slot(self, name: Hashable) -> int:
-        name = name.item() if isinstance(name, np.generic) else name
+        name = plain_id(name)
         if name not in self._slot_of:
             raise InputError(f"arm id {name!r} was never offered, or was dropped. Offer it in choose first.")
         return self._slot_of[name]
 
     def _arm_fault(self, code: int) -> Exception:
-        error = fault(code % 8, code // 8 - 1, 0, self.dim)
-        return type(error)(str(error).replace("row ", "arm ").replace("Nothing of the block was learned; ", ""))
+        return renamed(fault(code % 8, code // 8 - 1, 0, self.dim), "row ", "arm ")
 
     # -- files ---------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole policy to one file, atomically; `load` goes on as if it had never stopped."""
-        tracker_header, tracker_arrays = self.tracker.snapshot()
-        if any(waiting is not None for waiting in self._pending.values()):
-            raise SettingsError(
-                "choices with a key still wait for their reward. Learn them first, or choose without a key."
-            )
+        persistence.write(path, *self.snapshot())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **functions: Any) -> Self:
+        """Open a saved policy. A schedule of its tracker that was a function of n is passed again, by name."""
+        header, arrays = persistence.read(path)
+        if header.get("class") != cls.__name__:
+            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
+        return cls.from_snapshot(header, arrays, **functions)
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Header and arrays from which `from_snapshot` makes the same policy."""
+        tracker, parts = self.tracker.snapshot()
+        waiting = [(key, choice) for key, choice in self._pending.items() if choice is not None]
         header = {
             "class": type(self).__name__,
-            "tracker": tracker_header,
+            "tracker": tracker,
             "width": {"kind": type(self.width).__name__, **self.width.settings()},
             "draws": self._draws.header(),
             "started": self._width is not None,
             "rounds": self._rounds,
             "forget_after": self.forget_after,
-            "slots": list(self._slot_of.items()),
-            "keys": list(self._pending),
+            "slots": [[id_header(name), slot] for name, slot in self._slot_of.items()],
+            "learned": [id_header(key) for key, choice in self._pending.items() if choice is None],
+            "waiting": [[id_header(key), [id_header(name) for name in choice.name]] for key, choice in waiting],
         }
-        arrays = {f"tracker.{name}": array for name, array in tracker_arrays.items()}
+        arrays = {f"tracker.{name}": array for name, array in parts.items()}
         arrays |= {"scalars": self._scalars, "unread": self._draws.unread(), "offered": self._offered}
+        for number, (_, choice) in enumerate(waiting):
+            x = choice.x
+            parts = {"indices": x.indices, "values": x.data} if sp.issparse(x) else {"x": np.asarray(x)}
+            arrays |= {f"waiting.{number}.{name}": array for name, array in parts.items()}
         if self._width is not None:
             own = {id(array) for array in self.tracker._state}
             arrays |= {f"width.{n}": a for n, a in self._width._asdict().items() if id(a) not in own}
-        persistence.write(path, header, arrays)
+        return header, arrays
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a saved policy."""
-        header, arrays = persistence.read(path)
-        if header.get("class") != cls.__name__:
-            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
-        groups: dict[str, dict[str, Any]] = {"tracker": {}, "width": {}}
-        for name, array in arrays.items():
-            group, _, rest = name.partition(".")
-            if group in groups:
-                groups[group][rest] = array
+    def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
+        """The policy that `snapshot` wrote down."""
         kind = getattr(driftls.trackers, header["tracker"]["class"])
-        tracker = kind.from_snapshot(header["tracker"], groups["tracker"])
+        tracker = kind.from_snapshot(header["tracker"], part(arrays, "tracker."), **functions)
         settings = dict(header["width"])
         width = KINDS[settings.pop("kind")](**settings)
         policy = cls.__new__(cls)
         Policy.__init__(policy, tracker, width, forget_after=header["forget_after"])
-        policy._restore(header, arrays, groups["width"])
+        policy._restore(header, arrays)
         return policy
 
-    def _restore(self, header: dict[str, Any], arrays: dict[str, Any], width: dict[str, Any]) -> None:
+    def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         self._scalars[:] = arrays["scalars"]
         self._rounds = header["rounds"]
         self._offered = arrays["offered"].copy()
-        self._slot_of = dict(header["slots"])
-        self._pending = dict.fromkeys(header["keys"])
+        self._slot_of = {id_of(name): slot for name, slot in header["slots"]}
+        self._pending = dict.fromkeys(id_of(key) for key in header["learned"])
+        for number, (key, name) in enumerate(header["waiting"]):
+            x: Any = part(arrays, f"waiting.{number}.")
+            if "x" in x:
+                x = x["x"].copy()
+            else:
+                places = x["indices"].copy(), np.array([0, x["indices"].size])
+                x = sp.csr_array((x["values"].copy(), *places), shape=(1, self.dim))
+            self._pending[id_of(key)] = Pending(x, tuple(id_of(entry) for entry in name))
         if header["started"]:
             self._width = self.width.allocate(self.tracker, self._offered.size, self._draws)
-            for name, array in width.items():
-                getattr(self._width, name)[...] = array
+            for entry, array in part(arrays, "width.").items():
+                getattr(self._width, entry)[...] = array
             self._entries = kernels.policy_entries(self.tracker._state_class, self._width.__class__)
         self._draws.restore(header["draws"], arrays["unread"])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
+        if isinstance(self.tracker.history, Mapped):
+            raise SettingsError("a policy over a Mapped history cannot be copied: a folder has one owner. Use save().")
+        header, arrays = self.snapshot()
+        functions = {
+            name: schedule.function
+            for name in ("step_size", "regularisation")
+            if isinstance(schedule := getattr(self.tracker, name), Tabulated)
+        }
+        return revive, (type(self), header, {name: np.array(array) for name, array in arrays.items()}, functions)
 
     def __repr__(self) -> str:
         kappa = f"sigmas={self._scalars[kernels.SIGMAS]}" if self._scalars[kernels.SIGMAS] else f"kappa={self.kappa}"
         return f"{type(self).__name__}({self.tracker!r}, {self.width!r}, {kappa}, epsilon={self.epsilon})"
 
 
+def check_weights(kappa: Any, sigmas: Any, epsilon: Any) -> None:
+    """What every policy asks of these three."""
+    number = int | float | np.number
+    if kappa is not None and not (isinstance(kappa, number) and np.isfinite(kappa) and kappa >= 0.0):
+        raise SettingsError(f"kappa must be a number of at least 0, or None to estimate it, got {kappa!r}.")
+    if not (isinstance(epsilon, number) and 0.0 <= epsilon <= 1.0):
+        raise SettingsError(f"epsilon must lie in [0, 1], got {epsilon!r}.")
+    if not (isinstance(sigmas, number) and 0.0 < sigmas < np.inf):
+        raise SettingsError(f"sigmas must be positive, got {sigmas!r}.")
+
+
+def checked_reward(reward: Any) -> float:
+    """A reward as a number that can be learned."""
+    try:
+        if isinstance(reward, str | bytes):  # which float would read
+            raise TypeError
+        value = float(reward)
+    except (TypeError, ValueError):
+        raise InputError(f"a reward must be a number, got {reward!r}.") from None
+    if not abs(value) < LARGEST:
+        raise InputError(f"a reward must be finite (and below 1e75), got {reward!r}. Nothing was learned.")
+    return value
+
+
+def tell(tracker: Tracker) -> None:
+    """Warn, once, when an exact tracker goes over to an inversion each row."""
+    if isinstance(tracker, RLS) and tracker._left > tracker._told:
+        tracker._told = tracker._left
+        warnings.warn(
+            f"within {len(tracker)} rows the matrix became too ill-conditioned for Sherman-Morrison; it is inverted "
+            "after every row from now on. A larger ridge avoids this.",
+            ConditioningWarning,
+            stacklevel=4,
+        )
+
+
+def renamed(error: Exception, old: str, new: str) -> Exception:
+    """An error about a row of a block, in the words of a policy."""
+    text = str(error).replace(old, new, 1).replace("Nothing of the block was learned; ", "Nothing was changed; ")
+    return type(error)(text)
+
+
+def plain_id(name: Hashable) -> Hashable:
+    """An id that a file can keep, if it is a NumPy scalar."""
+    return name.item() if isinstance(name, np.generic) else name
+
+
+def plain_ids(ids: Any) -> list[Hashable]:
+    """The ids of a pool, no two of them alike."""
+    names = ids.tolist() if isinstance(ids, np.ndarray) else [plain_id(name) for name in ids]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"arm id {twice!r} stands for two arms of the pool. Ids must differ.")
+    return names
+
+
+def id_header(name: Hashable) -> Any:
+    """What a file keeps of an id or a key."""
+    if isinstance(name, tuple):
+        return {"tuple": [id_header(entry) for entry in name]}
+    if name is None or isinstance(name, str | int | float):
+        return name
+    raise SettingsError(f"a file keeps ids and keys that are text, numbers or tuples of them, not {name!r}.")
+
+
+def id_of(kept: Any) -> Hashable:
+    """The id that `id_header` wrote down."""
+    return tuple(id_of(entry) for entry in kept["tuple"]) if isinstance(kept, dict) else kept
+
+
+def part(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def revive(kind: Any, header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Any:
+    """What `__reduce__` describes."""
+    return kind.from_snapshot(header, arrays, **functions)
+
+
+def _position(arm: Any, arms: Any) -> int:
+    if arms is None:
+        raise InputError("learn needs the arms that arm= counts in: learn(arms, reward, arm=k).")
+    count = arms.shape[0] if hasattr(arms, "shape") else len(arms)
+    if not isinstance(arm, int | np.integer) or not 0 <= arm < count:
+        raise InputError(f"arm {arm} is not among the {count} arms.")
+    return int(arm)
+
+
 def _row(arms: Any, k: int) -> Any:
-    return arms[[k]] if sp.issparse(arms) else np.array(arms[k])
+    return arms.tocsr()[[k]] if sp.issparse(arms) else np.array(arms[k])

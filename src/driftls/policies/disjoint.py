@@ -15,16 +15,28 @@ import driftls.trackers
 from driftls import persistence
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
+from driftls.history import Mapped
 from driftls.kernels import policy as kernels
-from driftls.kernels import track
 from driftls.kernels.frames import pack
 from driftls.kernels.policy import Judge
 from driftls.kernels.rows import DenseRows, SparseRows
 from driftls.kernels.widths import Chance
-from driftls.schedules import ridge
-from driftls.trackers import SAGA, Tracker
-from driftls.trackers.inputs import Block, as_block, fault
-from driftls.widths import KINDS, DiagonalWidth, Width
+from driftls.policies.base import (
+    check_weights,
+    checked_reward,
+    id_header,
+    id_of,
+    part,
+    plain_id,
+    plain_ids,
+    renamed,
+    revive,
+    tell,
+)
+from driftls.schedules import Tabulated, ridge
+from driftls.trackers import RLS, SAGA, Tracker
+from driftls.trackers.inputs import Block, as_block, as_numbers, fault
+from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, SampleWidth, Width
 
 
 @dataclass
@@ -84,10 +96,13 @@ class DisjointLinUCB:
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
         if self.width.keeps_arms:
             raise SettingsError("a width that keeps arms makes no sense here: a model sees users, which do not recur.")
-        if kappa is not None and not kappa >= 0.0:
-            raise SettingsError(f"kappa must be at least 0, or None to estimate it, got {kappa}.")
-        if not 0.0 <= epsilon <= 1.0 or not sigmas > 0.0 or most_arms < 1:
-            raise SettingsError("epsilon must lie in [0, 1], sigmas be positive, and most_arms at least 1.")
+        if isinstance(self.tracker, RLS) and self.tracker.route == "cholesky":
+            raise SettingsError("this RLS finds theta only when asked. Use method='sherman-morrison' or 'inverse'.")
+        if isinstance(self.tracker.history, Mapped):
+            raise SettingsError("every arm has a history of its own, and a Mapped folder serves one. Use Growing().")
+        check_weights(kappa, sigmas, epsilon)
+        if not (isinstance(most_arms, int | np.integer) and most_arms >= 1):
+            raise SettingsError(f"most_arms must be a whole number of at least 1, got {most_arms!r}.")
         self.dim, self.most_arms = dim, int(most_arms)
         self._need = self.width.draws(dim) + 1
         self._draws = Draws(self._seeds.spawn(1)[0], max(TAPE, 8 * self._need))
@@ -114,58 +129,63 @@ class DisjointLinUCB:
     def choose(self, user: Any, *, ids: Any) -> int:
         """The position in `ids` of the arm to show this user (a vector, or a sparse row)."""
         block = self._user(user)
-        count = len(ids)
-        if count == 0:
+        names = plain_ids(ids)
+        if not names:
             raise InputError("the pool is empty: at least one arm is needed.")
-        slots = np.empty(count, dtype=np.int64)
-        for k, name in enumerate(ids.tolist() if isinstance(ids, np.ndarray) else ids):
-            slot = self._slot_of.get(name)
-            if slot is None:
-                slot = self._new(name, block)
-            slots[k] = slot
-            self._models[slot].offered = self._rounds  # type: ignore[union-attr]
-        self._draws.ready((count + 1) * self._need)
-        if count > self._scores.size:
-            self._scores = np.zeros(2 * count)
-            self._repack_all()
+        if len(names) > self.most_arms:
+            raise InputError(f"{len(names)} arms, but most_arms={self.most_arms} models are kept. Raise most_arms.")
+        slots = np.array([self._slot_of.get(name, -1) for name in names], dtype=np.int64)
+        new = np.flatnonzero(slots < 0)
+        if new.size:
+            code = kernels.first_fault(block, self.dim)  # before a model is made
+            if code:
+                raise self._user_fault(code)
+            self._sparse = isinstance(block, SparseRows)
+            self._drop_oldest(len(self._slot_of) + new.size - self.most_arms, set(names))
+            for k in new:
+                slots[k] = self._new(names[k])
+        self._have_room(len(names))
         if isinstance(block, DenseRows):
             chosen = self._entries.each_dense(self._table, self._words, block.X, block.y, slots)
         else:
             chosen = self._entries.each_sparse(self._table, self._words, *block, slots, self.dim)
         if chosen < 0:
-            error = fault(-chosen % 8, 0, 0, self.dim)
-            raise type(error)(str(error).replace("row 0", "user").replace("Nothing of the block was learned; ", ""))
+            raise self._user_fault(-chosen)
+        for slot in slots:
+            self._models[slot].offered = self._rounds
         self._rounds += 1
         return int(chosen)
 
     def learn(self, user: Any, reward: float, *, arm: int, ids: Any) -> None:
         """Learn the reward of the arm at position `arm` of `ids`; it may come late and in any order."""
-        if not 0 <= arm < len(ids):
+        if not isinstance(arm, int | np.integer) or not 0 <= arm < len(ids):
             raise InputError(f"arm {arm} is not among the {len(ids)} arms.")
         model = self._known(ids[arm])
-        try:
-            self._reward[0] = reward
-        except (TypeError, ValueError):
-            raise InputError(f"a reward must be a number, got {reward!r}.") from None
-        block = self._user(user)._replace(y=self._reward)
+        value = checked_reward(reward)
+        block = self._user(user)
+        self._reward[0] = value
+        block = block._replace(y=self._reward)
         tracker = model.tracker
         if tracker._credit <= 0 or isinstance(block, SparseRows):
             tracker._prepare(1, block, 0)
-        slot = self._slot_of[_plain(ids[arm])]
+        slot = self._slot_of[plain_id(ids[arm])]
         if model.alive is not tracker._alive:
             self._repack(slot)
         self._draws.ready(self._need)
+        tracker._credit -= 1  # also where the row is refused: what is ready may be underestimated
         if isinstance(block, DenseRows):
             status = self._entries.learn_dense(self._table[slot], block.X, block.y, -1)
         else:
             status = self._entries.learn_sparse(self._table[slot], *block, -1, self.dim)
         if status:
-            raise fault(status, int(tracker._book[track.FAULT_ROW]), len(tracker), self.dim)
-        tracker._credit -= 1
+            raise renamed(fault(status, 0, len(tracker), self.dim), "row 0", "the user")
+        tell(tracker)
 
     @property
     def probability(self) -> float:
-        """How likely the last choice was."""
+        """How likely the last choice was; not known where models are sampled."""
+        if isinstance(self.width, SampleWidth) or (isinstance(self.width, EnsembleWidth) and self.width.sample):
+            raise InputError("the probability of a choice among sampled models is not known. Use a width, and epsilon.")
         return float(self._scalars[kernels.PROBABILITY])
 
     @property
@@ -173,30 +193,52 @@ class DisjointLinUCB:
         """The present weight of the width."""
         return float(kernels.weight(Judge(self._scalars, self._scores)))
 
+    @property
+    def epsilon(self) -> float:
+        """The exploration floor."""
+        return float(self._scalars[kernels.EPSILON])
+
     def _user(self, user: Any) -> Block:
         sparse = bool(sp.issparse(user))
-        user = user.reshape(1, -1) if sparse else np.asarray(user).reshape(1, -1)
+        user = user.reshape(1, -1) if sparse else as_numbers(user, "a user must be a vector").reshape(1, -1)
         if user.shape[1] != self.dim:
             raise DimensionError(f"a user has {self.dim} features, got {user.shape[1]}.")
-        if self._sparse is None:
-            self._sparse = sparse
-        dtype = np.dtype(np.float64) if self.tracker.history is None else self.tracker.history.dtype
-        try:
-            return as_block(user, np.zeros(1), self._sparse, dtype)
-        except (TypeError, ValueError):
-            raise InputError(f"a user must be a vector of numbers, got dtype {user.dtype}.") from None
+        return as_block(user, np.zeros(1), sparse if self._sparse is None else self._sparse, self.tracker._dtype)
+
+    def _user_fault(self, code: int) -> Exception:
+        return renamed(fault(code % 8, 0, 0, self.dim), "row 0", "the user")
 
     def _known(self, name: Hashable) -> Model:
-        slot = self._slot_of.get(_plain(name))
+        slot = self._slot_of.get(plain_id(name))
         model = None if slot is None else self._models[slot]
         if model is None:
             raise InputError(f"arm id {name!r} was never offered, or was dropped. Offer it in choose first.")
         return model
 
-    def _new(self, name: Hashable, block: Block) -> int:
-        if len(self._slot_of) >= self.most_arms:
-            oldest = min(self._slot_of, key=lambda old: self._models[self._slot_of[old]].offered)  # type: ignore[union-attr]
-            self._models[self._slot_of.pop(oldest)] = None
+    def _drop_oldest(self, count: int, present: set[Hashable]) -> None:
+        """Drop so many models, those that were not offered for longest, and none that is on offer."""
+        if count > 0:
+            absent = [name for name in self._slot_of if name not in present]
+            absent.sort(key=lambda name: self._models[self._slot_of[name]].offered)  # type: ignore[union-attr]
+            for name in absent[:count]:
+                self._models[self._slot_of.pop(name)] = None
+
+    def _have_room(self, count: int) -> None:
+        """Draws and scores for so many arms."""
+        needed = (count + 1) * self._need
+        moved = needed > self._draws.tape.size or count > self._scores.size
+        if needed > self._draws.tape.size:
+            before = self._draws
+            self._draws = Draws(None, 2 * needed)
+            self._draws.restore(before.header(), before.unread())
+        if count > self._scores.size:
+            self._scores = np.zeros(2 * count)
+        if moved:
+            for slot in self._slot_of.values():
+                self._repack(slot)
+        self._draws.ready(needed)
+
+    def _new(self, name: Hashable) -> int:
         tracker = self.tracker.fresh(self._seeds.spawn(1)[0])
         tracker._start(bool(self._sparse))
         self._add(name, tracker, self.width.allocate(tracker, 0, self._draws))
@@ -226,71 +268,90 @@ class DisjointLinUCB:
         self._table[slot] = words
         model.alive = model.tracker._alive
 
-    def _repack_all(self) -> None:
-        for slot in self._slot_of.values():
-            self._repack(slot)
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole policy to one file, atomically; `load` goes on as if it had never stopped."""
-        proto = self.tracker.snapshot()
+        persistence.write(path, *self.snapshot())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **functions: Any) -> Self:
+        """Open a saved policy. A schedule of its trackers that was a function of n is passed again, by name."""
+        header, arrays = persistence.read(path)
+        if header.get("class") != cls.__name__:
+            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
+        return cls.from_snapshot(header, arrays, **functions)
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Header and arrays from which `from_snapshot` makes the same policy."""
+        kept, parts = self.tracker.snapshot()
+        seeds: Any = self._seeds.bit_generator.seed_seq
         header: dict[str, Any] = {
             "class": type(self).__name__,
-            "prototype": proto[0],
+            "prototype": kept,
             "width": {"kind": type(self.width).__name__, **self.width.settings()},
             "draws": self._draws.header(),
-            "spawned": self._seeds.bit_generator.seed_seq.n_children_spawned,  # type: ignore[attr-defined]
-            "entropy": str(self._seeds.bit_generator.seed_seq.entropy),  # type: ignore[attr-defined]
-            "spawn_key": list(self._seeds.bit_generator.seed_seq.spawn_key),  # type: ignore[attr-defined]
+            "tape": self._draws.tape.size,
+            "entropy": np.array(seeds.entropy, dtype=object).tolist(),
+            "spawn_key": [int(entry) for entry in seeds.spawn_key],
+            "spawned": seeds.n_children_spawned,
             "sparse": self._sparse,
             "rounds": self._rounds,
             "most_arms": self.most_arms,
             "models": [],
         }
         arrays: dict[str, Any] = {"scalars": self._scalars, "unread": self._draws.unread()}
-        arrays |= {f"prototype.{name}": array for name, array in proto[1].items()}
+        arrays |= {f"prototype.{name}": array for name, array in parts.items()}
         for number, (name, slot) in enumerate(self._slot_of.items()):
             model = self._models[slot]
             assert model is not None
             kept, parts = model.tracker.snapshot()
-            header["models"].append({"id": name, "slot": slot, "offered": model.offered, "tracker": kept})
+            header["models"].append({"id": id_header(name), "slot": slot, "offered": model.offered, "tracker": kept})
             arrays |= {f"{number}.tracker.{key}": array for key, array in parts.items()}
             arrays |= {f"{number}.width.{key}": array for key, array in model.width._asdict().items()}
-        persistence.write(path, header, arrays)
+        return header, arrays
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a saved policy."""
-        header, arrays = persistence.read(path)
-        if header.get("class") != cls.__name__:
-            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
-
-        def part(prefix: str) -> dict[str, Any]:
-            return {key[len(prefix) :]: array for key, array in arrays.items() if key.startswith(prefix)}
-
+    def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
+        """The policy that `snapshot` wrote down."""
         kind = getattr(driftls.trackers, header["prototype"]["class"])
-        tracker = kind.from_snapshot(header["prototype"], part("prototype."))
+        tracker = kind.from_snapshot(header["prototype"], part(arrays, "prototype."), **functions)
         settings = dict(header["width"])
         policy = cls(tracker.dim, tracker=tracker, width=KINDS[settings.pop("kind")](**settings))
         policy.most_arms, policy._rounds, policy._sparse = header["most_arms"], header["rounds"], header["sparse"]
-        sequence = np.random.SeedSequence(
-            int(header["entropy"]), spawn_key=tuple(header["spawn_key"]), n_children_spawned=header["spawned"]
+        policy._seeds = np.random.default_rng(
+            np.random.SeedSequence(
+                header["entropy"], spawn_key=tuple(header["spawn_key"]), n_children_spawned=header["spawned"]
+            )
         )
-        policy._seeds = np.random.default_rng(sequence)
+        policy._draws = Draws(None, header["tape"])
         policy._scalars[:] = arrays["scalars"]
         most = max((entry["slot"] for entry in header["models"]), default=-1)
         policy._models = [None] * (most + 1)
-        for number, entry in enumerate(header["models"]):
-            tracker = kind.from_snapshot(entry["tracker"], part(f"{number}.tracker."))
+        groups: dict[str, dict[str, Any]] = {}
+        for name, array in arrays.items():
+            number, _, rest = name.partition(".")
+            groups.setdefault(number, {})[rest] = array
+        for place, entry in enumerate(header["models"]):
+            own = groups[str(place)]
+            tracker = kind.from_snapshot(entry["tracker"], part(own, "tracker."), **functions)
             width = policy.width.allocate(tracker, 0, policy._draws)
-            for key, array in part(f"{number}.width.").items():
+            for key, array in part(own, "width.").items():
                 getattr(width, key)[...] = array
             policy._models[entry["slot"]] = Model(tracker, width, entry["offered"])
-            policy._slot_of[entry["id"]] = entry["slot"]
+            policy._slot_of[id_of(entry["id"])] = entry["slot"]
             policy._entries = kernels.policy_entries(tracker._state_class, width.__class__)
             policy._repack(entry["slot"])
         policy._draws.restore(header["draws"], arrays["unread"])
         return policy
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
+        header, arrays = self.snapshot()
+        functions = {
+            name: schedule.function
+            for name in ("step_size", "regularisation")
+            if isinstance(schedule := getattr(self.tracker, name), Tabulated)
+        }
+        return revive, (type(self), header, {name: np.array(array) for name, array in arrays.items()}, functions)
 
-def _plain(name: Hashable) -> Hashable:
-    return name.item() if isinstance(name, np.generic) else name
+    def __repr__(self) -> str:
+        return f"DisjointLinUCB({self.tracker!r}, {self.width!r}, epsilon={self.epsilon}), arms={len(self)}"

@@ -1,16 +1,15 @@
-"""LinUCB over any tracker and width, and the same with one model an arm id."""
+"""LinUCB over any tracker and width."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from driftls.draws import Seed
+from driftls.draws import Draws, Seed
 from driftls.errors import SettingsError
 from driftls.policies.base import Policy
-from driftls.schedules import ridge
+from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
 from driftls.trackers import CD, RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth, Width
 
@@ -64,8 +63,10 @@ class LinUCB(Policy):
             raise SettingsError("LinUCB needs either dim, and chooses its parts itself, or a tracker.")
         if tracker is not None and regularisation is not None:
             raise SettingsError("regularisation is a setting of the tracker: give it to the tracker.")
+        if tracker is None and width is not None:
+            raise SettingsError("width needs a tracker: LinUCB chooses both itself, or neither.")
         self._auto = tracker is None
-        self._regularisation = ridge(1.0) if regularisation is None else regularisation
+        self._regularisation = ridge(1.0) if regularisation is None else as_schedule(regularisation, "regularisation")
         self._seeds = np.random.default_rng(seed).spawn(2)
         self._sigmas, self.reason = sigmas, "given: tracker and width were chosen by the caller"
         common = {"kappa": kappa, "epsilon": epsilon, "forget_after": forget_after, "seed": self._seeds[0]}
@@ -92,31 +93,38 @@ class LinUCB(Policy):
         self.reason = f"fast: {dim} {kind} features and arms that change: SAGA, with diagonal widths"
         return SAGA(dim, regularisation=lam, seed=seed), DiagonalWidth()
 
-    def choose(self, arms: Any, *, ids: Any = None, key: Any = None) -> int:
+    def _start(self, sparse: bool, recurring: bool) -> None:
+        if self._auto:  # the first arms are here: the parts are chosen for good
+            tracker, width = self._decide(self.dim, sparse=sparse, recurring=recurring)
+            sigmas = (2.0 if recurring else 1.0) if self._sigmas is None else self._sigmas
+            Policy.__init__(self, tracker, width, sigmas=sigmas, **self._common)  # type: ignore[arg-type]
+            self._auto = False
+        super()._start(sparse, recurring)
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        header, arrays = super().snapshot()
+        header["reason"], header["auto"] = self.reason, None
         if self._auto:
-            self._settle(arms, ids)
-        return super().choose(arms, ids=ids, key=key)
+            if not isinstance(self._regularisation, Power):
+                raise SettingsError("regularisation is a function of n, which no file can hold before the first arms.")
+            kept = {**self._common, "seed": self._seed_states()}
+            header["auto"] = {"regularisation": to_header(self._regularisation), "sigmas": self._sigmas, "common": kept}
+        return header, arrays
 
-    def _first_look(self, arms: Any, ids: Any) -> None:
+    def _seed_states(self) -> list[dict[str, Any]]:
+        return [Draws(seed).header() for seed in self._seeds]
+
+    def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super()._restore(header, arrays)
+        self.reason, self._auto = header["reason"], header["auto"] is not None
         if self._auto:
-            self._settle(arms, ids)
-        super()._first_look(arms, ids)
+            auto = header["auto"]
+            self._regularisation, self._sigmas = from_header(auto["regularisation"]), auto["sigmas"]
+            self._seeds = [_generator(state) for state in auto["common"]["seed"]]
+            self._common = {**auto["common"], "seed": self._seeds[0]}
 
-    def _learn(self, x: Any, reward: float, slot: int) -> None:
-        if self._auto:
-            self._settle(x, None)
-        super()._learn(x, reward, slot)
 
-    def _settle(self, arms: Any, ids: Any) -> None:
-        """The first arms are here: the parts are chosen for good."""
-        recurring = ids is not None
-        tracker, width = self._decide(self.dim, sparse=bool(sp.issparse(arms)), recurring=recurring)
-        sigmas = (2.0 if recurring else 1.0) if self._sigmas is None else self._sigmas
-        Policy.__init__(self, tracker, width, sigmas=sigmas, **self._common)  # type: ignore[arg-type]
-        self._auto = False
-
-    @classmethod
-    def load(cls, path: Any) -> LinUCB:
-        policy = super().load(path)
-        policy._auto, policy.reason = False, "given: loaded from a file"
-        return policy
+def _generator(state: dict[str, Any]) -> np.random.Generator:
+    draws = Draws(0)
+    draws.restore(state, np.empty(0))
+    return draws.generator

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from driftls.draws import Seed
+from driftls.errors import SettingsError
 from driftls.policies.base import Policy
 from driftls.schedules import ridge
 from driftls.trackers import CD, RLS, Diagonal, Tracker
 from driftls.widths import EnsembleWidth, NoWidth, SampleWidth
-
-SAMPLES = 2000
 
 
 class LinTS(Policy):
@@ -21,6 +17,7 @@ class LinTS(Policy):
 
     Examples
     --------
+    >>> import numpy as np
     >>> policy = LinTS(dim=2, seed=0)
     >>> policy.learn(np.eye(2), 1.0, arm=policy.choose(np.eye(2)))
     """
@@ -37,17 +34,6 @@ class LinTS(Policy):
     ) -> None:
         tracker = RLS(dim, regularisation=ridge(1.0) if regularisation is None else regularisation)
         super().__init__(tracker, SampleWidth(), kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)
-
-    def probabilities(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
-        """Estimated from 2,000 samples of a fixed seed: there is no closed form."""
-        arms = np.asarray(arms)
-        self._arms(arms)
-        mean, factor = arms @ self.theta, self._width.factor
-        z = np.random.default_rng(0).standard_normal((self.dim, SAMPLES))
-        samples = arms @ np.linalg.solve(np.tril(factor).T, z)
-        winners = np.argmax(mean[:, None] + self.kappa * samples, axis=0)
-        share = np.bincount(winners, minlength=len(arms)) / SAMPLES
-        return np.asarray(self.epsilon / len(arms) + (1.0 - self.epsilon) * share)
 
 
 class EnsembleTS(Policy):
@@ -66,6 +52,7 @@ class EnsembleTS(Policy):
 
     Examples
     --------
+    >>> import numpy as np
     >>> policy = EnsembleTS(dim=2, members=5, seed=0)
     >>> policy.learn(np.eye(2), 1.0, arm=policy.choose(np.eye(2)))
     """
@@ -83,18 +70,15 @@ class EnsembleTS(Policy):
         epsilon: float = 0.0,
         seed: Seed = None,
     ) -> None:
+        if (dim is None) == (tracker is None):
+            raise SettingsError("EnsembleTS needs either dim, for a CD tracker, or a tracker.")
+        if tracker is not None and regularisation is not None:
+            raise SettingsError("regularisation is a setting of the tracker: give it to the tracker.")
         if tracker is None:
-            tracker = CD(dim or 0, regularisation=ridge(1.0) if regularisation is None else regularisation)
+            assert dim is not None
+            tracker = CD(dim, regularisation=ridge(1.0) if regularisation is None else regularisation)
         width = EnsembleWidth(members, steps=steps, sample=True)
         super().__init__(tracker, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)
-
-    def probabilities(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
-        """Exactly: the share of members that would choose each arm."""
-        self._arms(arms)
-        mean, members = arms @ self.theta, arms @ self._width.theta.T
-        winners = np.argmax(np.asarray(mean)[:, None] + self.kappa * np.asarray(members), axis=0)
-        share = np.bincount(winners, minlength=arms.shape[0]) / self._width.theta.shape[0]
-        return np.asarray(self.epsilon / arms.shape[0] + (1.0 - self.epsilon) * share)
 
 
 class Greedy(Policy):
@@ -115,6 +99,7 @@ class Random(Policy):
 
     Examples
     --------
+    >>> import numpy as np
     >>> Random(dim=2, seed=0).probabilities(np.eye(2))
     array([0.5, 0.5])
     """

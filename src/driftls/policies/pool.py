@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import DimensionError, InputError, SettingsError
+from driftls import persistence
+from driftls.draws import Draws, Seed
+from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
 from driftls.kernels import pool as kernels
-from driftls.kernels.policy import ERRORS, KAPPA, LEARNED, SCALARS, SIGMAS, Judge, weight
+from driftls.kernels.policy import EPSILON, ERRORS, KAPPA, LEARNED, PROBABILITY, SCALARS, SIGMAS, Judge, pick, weight
+from driftls.kernels.widths import Chance
+from driftls.policies.base import check_weights, checked_reward, part
+from driftls.trackers.inputs import as_numbers
+
+# The arrays that change, by method.
+STATE = {"gram": ("means", "spread"), "kept": ("means", "products", "widths2", "theta")}
 
 
 class FixedPool:
@@ -21,7 +30,7 @@ class FixedPool:
         The pool.
     total_ridge : float
         lambda.
-    kappa, sigmas
+    kappa, sigmas, epsilon, seed
         As for `LinUCB`; two standard deviations by default, since arms recur.
     method : {"gram", "kept"}
         "gram" keeps X A^-1 X', O(K^2) a round; "kept" keeps A^-1 x_k for each arm, O(K d) a round, and theta.
@@ -42,21 +51,29 @@ class FixedPool:
         total_ridge: float = 1.0,
         kappa: float | None = None,
         sigmas: float = 2.0,
+        epsilon: float = 0.0,
         method: str = "gram",
+        seed: Seed = None,
     ) -> None:
-        self.arms: NDArray[np.float64] = np.array(arms, dtype=np.float64, order="C")
+        self.arms: NDArray[np.float64] = np.array(
+            as_numbers(arms, "arms must be a matrix"), dtype=np.float64, order="C"
+        )
         if self.arms.ndim != 2 or not self.arms.shape[0]:
             raise DimensionError(f"arms must be a (K, d) matrix with at least one row, got shape {self.arms.shape}.")
         if not np.isfinite(self.arms).all():
             raise InputError("every feature of every arm must be finite.")
-        if method not in ("gram", "kept") or not total_ridge > 0.0:
+        if method not in STATE or not 0.0 < total_ridge < np.inf:
             raise SettingsError(
                 f"method must be 'gram' or 'kept' and total_ridge positive, got {method!r}, {total_ridge}."
             )
+        check_weights(kappa, sigmas, epsilon)
         self.method = method
         self.means: NDArray[np.float64] = np.zeros(len(self.arms))
+        self._draws = Draws(seed)
+        self._scores = np.zeros(len(self.arms))
         self._scalars = np.zeros(SCALARS)
         self._scalars[KAPPA], self._scalars[SIGMAS] = kappa or 0.0, 0.0 if kappa is not None else sigmas
+        self._scalars[EPSILON] = epsilon
         if method == "gram":
             self._spread = self.arms @ self.arms.T / total_ridge
         else:
@@ -74,24 +91,74 @@ class FixedPool:
     @property
     def kappa(self) -> float:
         """The present weight of the width."""
-        return float(weight(Judge(self._scalars, self.means)))
+        return float(weight(Judge(self._scalars, self._scores)))
+
+    @property
+    def epsilon(self) -> float:
+        """The exploration floor."""
+        return float(self._scalars[EPSILON])
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Mean plus kappa widths, of every arm."""
+        return np.asarray(self.means + self.kappa * self.widths)
+
+    @property
+    def probability(self) -> float:
+        """How likely the last choice was."""
+        return float(self._scalars[PROBABILITY])
+
+    @property
+    def probabilities(self) -> NDArray[np.float64]:
+        """How likely each arm is to be chosen now."""
+        out = np.full(len(self.arms), self.epsilon / len(self.arms))
+        out[int(np.argmax(self.scores))] += 1.0 - self.epsilon
+        return out
 
     def choose(self) -> int:
         """The number of the arm to play."""
-        return int(np.argmax(self.means + self.kappa * self.widths))
+        if self.epsilon == 0.0:
+            self._scalars[PROBABILITY] = 1.0
+            return int(np.argmax(self.scores))
+        self._scores[:] = self.scores
+        self._draws.ready(1)
+        chance = Chance(self._draws.tape, self._draws.cursor)
+        return int(pick(Judge(self._scalars, self._scores), chance, len(self.arms)))
 
     def learn(self, reward: float, *, arm: int) -> None:
         """Learn a reward of one of the arms; it may come late and in any order."""
-        if not 0 <= arm < len(self.arms):
+        if not isinstance(arm, int | np.integer) or not 0 <= arm < len(self.arms):
             raise InputError(f"arm {arm} is not among the {len(self.arms)} arms.")
-        if not np.isfinite(reward):
-            raise InputError(f"a reward must be a finite number, got {reward!r}.")
+        value = checked_reward(reward)
         width2 = self._spread[arm, arm] if self.method == "gram" else self._widths2[arm]
-        self._scalars[ERRORS] += (reward - self.means[arm]) ** 2 / (1.0 + width2)
+        self._scalars[ERRORS] += (value - self.means[arm]) ** 2 / (1.0 + width2)
         self._scalars[LEARNED] += 1.0
         if self.method == "gram":
-            kernels.gram_learn(self._spread, self.means, arm, float(reward))
+            kernels.gram_learn(self._spread, self.means, int(arm), value)
         else:
             kernels.kept_learn(
-                self.arms, self._products, self.theta, self.means, self._widths2, arm, float(reward), self._scratch
+                self.arms, self._products, self.theta, self.means, self._widths2, int(arm), value, self._scratch
             )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole policy to one file, atomically; `load` goes on as if it had never stopped."""
+        header = {"class": type(self).__name__, "method": self.method, "draws": self._draws.header()}
+        arrays = {"arms": self.arms, "scalars": self._scalars, "unread": self._draws.unread()}
+        arrays |= {f"state.{name}": self._array(name) for name in STATE[self.method]}
+        persistence.write(path, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a saved policy."""
+        header, arrays = persistence.read(path)
+        if header.get("class") != cls.__name__:
+            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
+        policy = cls(arrays["arms"], method=header["method"])
+        policy._scalars[:] = arrays["scalars"]
+        for name, array in part(arrays, "state.").items():
+            policy._array(name)[...] = array
+        policy._draws.restore(header["draws"], arrays["unread"])
+        return policy
+
+    def _array(self, name: str) -> Any:
+        return getattr(self, name if name in ("means", "theta") else f"_{name}")

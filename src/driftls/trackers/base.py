@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls import persistence, schedules
-from driftls.draws import Draws, Seed
+from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
 from driftls.history import History, Mapped, describe, from_header
 from driftls.kernels import track
@@ -20,10 +21,12 @@ from driftls.kernels.rows import DenseRows, SparseRows
 from driftls.kernels.schedules import Plan
 from driftls.kernels.track import Log
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule
-from driftls.trackers.inputs import Block, as_block, checked, fault
+from driftls.trackers.inputs import Block, as_block, as_features, checked, fault
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
 LOOKAHEAD = 2
+SMALLEST_PIECE = 1024
+TEXT: tuple[type, ...] = (str, bytes, np.str_, np.bytes_)
 MOST = np.iinfo(np.int64).max
 
 
@@ -65,16 +68,21 @@ class Tracker(ABC):
             raise SettingsError("regularisation cannot be Normalised: pass a number, a Power or ridge(total).")
         self.steps = int(steps)
         self.guard = bool(guard)
+        if history is not None and not (isinstance(history, History) and history.kind != track.NOTHING):
+            raise SettingsError(f"history must be a Growing(), Reservoir(), Window() or Mapped(), got {history!r}.")
         self.history = history
-        self._draws = Draws(seed)
+        self._draws = self._tape(seed)
         self._book = np.zeros(track.BOOK, dtype=np.int64)
         self._health = np.zeros(track.HEALTH)
         self._state: Any = None  # made when the first row tells whether rows are dense or sparse
         self._sparse = False
-        self._dtype: np.dtype[Any] = np.dtype(np.float64)
+        self._dtype: np.dtype[Any] = np.dtype(np.float64) if history is None else history.dtype
         self._target: Any = None
         self._credit = 0
         self._y = np.zeros(1)
+
+    def _tape(self, seed: Seed) -> Draws:
+        return Draws(seed, max(TAPE, self.steps + 1))  # at least what one row reads
 
     # -- what a subclass says ------------------------------------------------------------------------------------
 
@@ -109,15 +117,19 @@ class Tracker(ABC):
                 self._y[0] = y
             except (TypeError, ValueError):
                 raise InputError(f"y must be a number, got {y!r}.") from None
+            if type(y) in TEXT:  # which numpy would read as a number
+                raise InputError(f"y must be a number, got {y!r}.")
             self._credit -= 1
             status = self._dense(self._words, x.reshape(1, -1), self._y, 0, 1)
             if status:
                 raise fault(status, int(self._book[track.FAULT_ROW]), len(self), self.dim)
             return
+        x = as_features(x)
         if sp.issparse(x):
+            if x.ndim == 2 and 1 not in x.shape:
+                raise DimensionError(f"x must be one row, got shape {x.shape}. Use partial_fit for a block.")
             x = x.reshape(1, -1)
         else:
-            x = np.asarray(x)
             if x.ndim == 1:
                 x = x.reshape(1, -1)
             elif x.shape[:1] != (1,):
@@ -132,10 +144,17 @@ class Tracker(ABC):
         rows = len(block.y)
         if rows == 0:
             return self
+        if self._state is None:
+            self._start(isinstance(block, SparseRows))
         done = 0
-        while done < rows:
-            upto = min(rows, done + self._prepare(rows - done, block, done))
-            done = self._advance(block, done, upto)
+        try:
+            while done < rows:
+                upto = min(rows, done + self._prepare(rows - done, block, done))
+                done = self._advance(block, done, upto)
+        except Exception:
+            if len(self) == 0:
+                self._unstart()
+            raise
         return self
 
     def _advance(self, block: Block, first: int, last: int) -> int:
@@ -150,15 +169,20 @@ class Tracker(ABC):
 
     def _checked(self, X: Any, y: Any) -> Block:
         X, targets = checked(X, y, self.dim)
-        if self._state is None and targets.size:
-            self._start(bool(sp.issparse(X)))
-        return as_block(X, targets, self._sparse, self._dtype)
+        return as_block(X, targets, bool(sp.issparse(X)) if self._state is None else self._sparse, self._dtype)
 
     def _start(self, sparse: bool) -> None:
         """The first rows are here: dense or sparse, from now on."""
         if self.history is not None:
             self.history.open(self.dim, sparse)
         self._bind(sparse, self._allocate(sparse))
+
+    def _unstart(self) -> None:
+        """The first rows were refused: the next ones may be of the other kind."""
+        self._state = None
+        self._book = np.zeros(track.BOOK, dtype=np.int64)
+        if self.history is not None:
+            self.history.unopen()
 
     def _bind(self, sparse: bool, state: NamedTuple) -> None:
         history = self.history
@@ -168,6 +192,7 @@ class Tracker(ABC):
         self._state = state
         if history is not None:
             self._book = history.book
+            history.owner = weakref.ref(self)
         width = (16.0 if sparse else self.dim) * self._dtype.itemsize
         knobs = np.zeros(track.KNOBS)
         knobs[track.STEPS] = self.steps
@@ -197,6 +222,8 @@ class Tracker(ABC):
     def _prepare(self, wanted: int, block: Block, first: int) -> int:
         """Have draws, room and schedule values ready; returns for how many rows of the block (at least one)."""
         rows = self._drawable(wanted)
+        if self.history is not None and self.history.capacity:  # what is overwritten within a block needs no room
+            rows = min(rows, max(self.history.capacity, SMALLEST_PIECE))
         nnz = int(block.stop[first + rows - 1] - block.start[first]) if isinstance(block, SparseRows) else 0
         return self._make_room(rows, nnz, wanted)  # the check looks at the schedules of all that is wanted
 
@@ -208,24 +235,22 @@ class Tracker(ABC):
     def _drawable(self, wanted: int) -> int:
         """At most as many rows as the tape has draws for."""
         per_row = self._draws_per_row
-        if per_row > self._draws.tape.size:
-            raise SettingsError(f"steps={self.steps} is more than the tape of draws holds ({self._draws.tape.size}).")
         return min(wanted, self._draws.tape.size // per_row) if per_row else wanted
 
     def _make_room(self, rows: int, nnz: int, planned: int) -> int:
         per_row, history = self._draws_per_row, self.history
-        ahead = self._draws.ready(rows * per_row) // per_row if per_row else MOST
-        moved = False
+        ahead = self._tabulate(int(self._book[track.SEEN]) + planned)  # first: a function of n may fail
+        if per_row:
+            ahead = min(ahead, self._draws.ready(rows * per_row) // per_row)
         if history is not None:
-            moved = history.reserve(rows, nnz)
+            history.reserve(rows, nnz)
             if self._sparse:
                 ahead = rows
             elif history.capacity is None:
                 ahead = min(ahead, int(self._book[track.CAPACITY] - self._book[track.HELD]))
-            if moved:
-                self._grow(int(self._book[track.CAPACITY]))
-        ahead = min(ahead, self._tabulate(int(self._book[track.SEEN]) + planned))
-        if moved or self._plan is not self._alive[1]:
+            self._grow(int(self._book[track.CAPACITY]))
+        state, plan, _, held = self._alive
+        if state is not self._state or plan is not self._plan or (history is not None and held is not history.rows):
             self._frame()
         self._credit = ahead
         return rows
@@ -275,15 +300,15 @@ class Tracker(ABC):
 
     def predict(self, X: Any) -> Any:
         """theta . x for a row (a number) or for each row of a block (a vector), in O(nnz) each."""
-        single = not sp.issparse(X) and np.ndim(X) == 1
+        X = as_features(X)
+        single = X.ndim == 1
         if single:
-            X = np.asarray(X).reshape(1, -1)
-        width = X.shape[1] if sp.issparse(X) else np.asarray(X).shape[-1]
-        if width != self.dim:
-            raise DimensionError(f"X has {width} features, but this tracker was built with dim={self.dim}.")
-        out = np.zeros(X.shape[0] if sp.issparse(X) else len(X))
+            X = X.reshape(1, -1)
+        X, out = checked(X, np.zeros(X.shape[0] if X.ndim else 0), self.dim)
         if self._state is not None:
-            self._predict(self._state, as_block(X, out, self._sparse, self._dtype), out)
+            status = self._predict(self._state, as_block(X, out, self._sparse, self._dtype), self.dim, out)
+            if status:
+                raise fault(status, 0, len(self), self.dim)
         return float(out[0]) if single else out
 
     def tracking_error(self) -> TrackingError:
@@ -291,6 +316,12 @@ class Tracker(ABC):
         exact = self.target.theta
         absolute, size = float(np.linalg.norm(self.theta - exact)), float(np.linalg.norm(exact))
         return TrackingError(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
+
+    def _let_go(self) -> None:
+        """The history was closed: keep its counters, forget the addresses of its rows."""
+        assert self.history is not None
+        self._book, self._credit = self.history.book, 0
+        self._frame()
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -346,7 +377,7 @@ class Tracker(ABC):
         settings = self._saved_settings() | {"step_size": self.step_size, "regularisation": self.regularisation}
         history = None if self.history is None else from_header(self.history.header())
         tracker = self._from_settings(settings, history)
-        tracker._draws = Draws(seed)
+        tracker._draws = self._tape(seed)
         return tracker
 
     @classmethod

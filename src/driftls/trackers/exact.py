@@ -17,10 +17,10 @@ from driftls.kernels import track
 from driftls.kernels.exact import ExactState
 from driftls.schedules import Power, ridge
 from driftls.trackers.base import Tracker
-from driftls.trackers.inputs import Block
 
 METHODS = ("auto", "sherman-morrison", "cholesky", "inverse")
 LARGEST_DIM = 30_000
+SINGULAR = 1e-12  # of a matrix with a diagonal of 1: rounding errors alone could have made it
 
 
 class RLS(Tracker):
@@ -36,7 +36,7 @@ class RLS(Tracker):
         Each row counts `discount` times as much when the next one comes; 1 forgets nothing.
     method : {"auto", "sherman-morrison", "cholesky", "inverse"}
         "sherman-morrison" keeps the inverse, O(d^2) a row, probes it, re-factorises when rounding has grown, and
-        leaves for "cholesky" with a `ConditioningWarning` when the matrix is too ill-conditioned. "cholesky" solves
+        leaves for "cholesky" with a `ConditioningWarning` while the matrix is too ill-conditioned. "cholesky" solves
         when theta is asked for. "inverse" inverts after every row, the paper's slow baseline. "auto" takes the first
         where n lambda_n is constant and nothing is discounted, else the second. With a discount,
         "sherman-morrison" is classic recursive least squares, whose ridge fades with the rows.
@@ -90,6 +90,12 @@ class RLS(Tracker):
             "sherman-morrison": kernels.SHERMAN_MORRISON if self.total_ridge(1) > 0.0 else kernels.WAITING,
         }[method]
         self._solved_at = -1
+        self._told = 0
+        if method == "inverse" and self.total_ridge(1) == 0.0:
+            raise SettingsError(
+                "A_n cannot be inverted in the first rounds without a ridge. "
+                "Pass regularisation=ridge(total) with a small total, or method='cholesky'."
+            )
 
     def total_ridge(self, n: int) -> float:
         """n lambda_n."""
@@ -101,7 +107,7 @@ class RLS(Tracker):
         scalars[kernels.SCALE] = 1.0
         scalars[kernels.DISCOUNT] = self.discount
         scalars[kernels.FADING] = self._first_route == kernels.SHERMAN_MORRISON and self.discount < 1.0
-        scalars[kernels.NEXT_TRY] = self.dim
+        scalars[kernels.NEXT_TRY] = np.inf if self._first_route == kernels.SHERMAN_MORRISON else self.dim
         start = self.total_ridge(1)
         scalars[kernels.RIDGE] = start
         kept = self._first_route != kernels.SOLVE
@@ -116,20 +122,34 @@ class RLS(Tracker):
 
     @property
     def refactorisations(self) -> int:
-        """How often rounding errors made a re-factorisation necessary."""
+        """How often the inverse was made afresh: after rounding errors, and once a window has replaced its rows."""
         return 0 if self._state is None else int(self._state.scalars[kernels.REFACTORISED])
 
-    def _advance(self, block: Block, first: int, last: int) -> int:
-        before = self.route
-        done = super()._advance(block, first, last)
-        if before == "sherman-morrison" and self.route == "cholesky":
+    def update(self, x: Any, y: float) -> None:
+        before = self._left
+        super().update(x, y)
+        self._tell(before)
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        before = self._left
+        super().partial_fit(X, y)
+        self._tell(before)
+        return self
+
+    @property
+    def _left(self) -> int:
+        """How often the fast route was left."""
+        return 0 if self._state is None else int(self._state.scalars[kernels.LEFT])
+
+    def _tell(self, before: int) -> None:
+        if self._left > max(before, self._told):
+            self._told = self._left
             warnings.warn(
-                f"after {len(self)} rows the matrix is too ill-conditioned for Sherman-Morrison; theta is solved for "
-                "from the Gram matrix from now on. A larger ridge avoids this.",
+                f"within {len(self)} rows the matrix became too ill-conditioned for Sherman-Morrison; theta is solved "
+                "for from the Gram matrix until it can be inverted again. A larger ridge avoids this.",
                 ConditioningWarning,
                 stacklevel=3,
             )
-        return done
 
     @property
     def theta(self) -> NDArray[np.float64]:
@@ -158,7 +178,7 @@ class RLS(Tracker):
     def _stay_ready(self) -> None:
         """For a policy, which needs the inverse at every round: from Sherman-Morrison to an inversion each row."""
         scalars = self._state.scalars
-        if scalars[kernels.ROUTE] == kernels.SOLVE and self._first_route == kernels.SHERMAN_MORRISON:
+        if scalars[kernels.ROUTE] == kernels.WAITING and self._first_route == kernels.SHERMAN_MORRISON:
             warnings.warn(
                 f"after {len(self)} rows the matrix is too ill-conditioned for Sherman-Morrison; it is inverted after "
                 "every row from now on. A larger ridge avoids this.",
@@ -232,11 +252,11 @@ class OLS(RLS):
     def __init__(
         self, dim: int, *, discount: float = 1.0, method: str = "auto", history: History | None = None
     ) -> None:
-        super().__init__(dim, regularisation=0.0, discount=discount, method=method, history=history)
         if method == "inverse":
             raise SettingsError(
                 "A_n cannot be inverted in the first rounds of OLS. Use RLS(method='inverse') with a small ridge."
             )
+        super().__init__(dim, regularisation=0.0, discount=discount, method=method, history=history)
 
     @classmethod
     def _from_settings(cls, settings: dict[str, Any], history: History | None) -> Self:
@@ -245,21 +265,30 @@ class OLS(RLS):
 
 
 def solve(matrix: NDArray[np.float64], moment: NDArray[np.float64]) -> NDArray[np.float64]:
-    """matrix^-1 moment; the least-norm solution where the (positive semi-definite) matrix is singular."""
+    """matrix^-1 moment; the least-norm solution where the (positive semi-definite) matrix is singular.
+
+    The diagonal is scaled to 1 first, so that the units of a feature do not decide whether it counts.
+    """
+    diagonal = np.diag(matrix)
+    units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    scaled, moment = units[:, None] * matrix * units, units * moment
     try:
-        factor = scipy.linalg.cho_factor(matrix, lower=True)
-        pivots = np.abs(np.diag(factor[0]))
-        if pivots.min() > 1e-7 * pivots.max():
-            return np.asarray(scipy.linalg.cho_solve(factor, moment))
+        factor = scipy.linalg.cho_factor(scaled, lower=True)
+        if np.diag(factor[0]).min() ** 2 > SINGULAR:
+            return np.asarray(units * scipy.linalg.cho_solve(factor, moment))
     except np.linalg.LinAlgError:
         pass
-    return np.asarray(scipy.linalg.lstsq(matrix, moment, cond=1e-12, lapack_driver="gelsd")[0])
+    values, vectors = np.linalg.eigh(scaled)
+    rank = int(np.searchsorted(values, SINGULAR * values[-1], side="right"))  # values ascend: the first are null
+    found = units * (vectors[:, rank:] @ ((vectors[:, rank:].T @ moment) / values[rank:]))
+    null = scipy.linalg.qr(units[:, None] * vectors[:, :rank], mode="economic")[0]
+    return np.asarray(found - null @ (null.T @ found))
 
 
 def check_discount(discount: float, regularisation: Any, history: History | None) -> float:
     """A discount in (0, 1], together with what it can be combined with."""
-    if not 0.0 < discount <= 1.0:
-        raise SettingsError(f"discount must lie in (0, 1], got {discount}. 1 forgets nothing.")
+    if not (isinstance(discount, int | float | np.number) and 0.0 < discount <= 1.0):
+        raise SettingsError(f"discount must lie in (0, 1], got {discount!r}. 1 forgets nothing.")
     if discount < 1.0:
         constant = isinstance(regularisation, Power) and (
             regularisation.scale == 0.0 or (regularisation.exponent == 1.0 and regularisation.offset == 0.0)

@@ -196,7 +196,7 @@ class SVRG(StochasticTracker):
     ) -> None:
         if anchor not in ("refreshed", "average"):
             raise SettingsError(f"anchor must be 'refreshed' or 'average', got {anchor!r}.")
-        if every is not None and (anchor == "average" or every < 1):
+        if every is not None and (anchor == "average" or not isinstance(every, int | np.integer) or every < 1):
             raise SettingsError("every counts rows between refreshes: at least 1, and only with anchor='refreshed'.")
         self.anchor, self.every = anchor, every
         super().__init__(

@@ -1,0 +1,16 @@
+"""`make bench`: the figures of the trackers, of PEGE and of the bandits, one after the other.
+
+    python -m benchmarks [--quick]
+
+`--quick` is a few minutes; without it the bandits take most of an hour on two cores.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+for module, quick in (("trackers", []), ("pege", ["--quick"]), ("bandits", ["--quick"]), ("logs", [])):
+    arguments = quick if "--quick" in sys.argv else []
+    print(f"\n== python -m benchmarks.{module} {' '.join(arguments)}", flush=True)
+    subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *arguments], check=True)

@@ -1,0 +1,301 @@
+"""Saved trackers: whole or not at all, and never something else than what was saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from safetensors.numpy import save_file
+
+import driftls
+from checks import CASES, make, rows
+from driftls import persistence
+from driftls.errors import CorruptFileError, FileFormatError, NewerFileError, SettingsError, TruncatedFileError
+from driftls.history import Reservoir
+from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
+
+TESTS = Path(__file__).parent
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A small tracker, its file, and the file's bytes."""
+    X, y = rows(density=0.5)
+    tracker = SAGA(X.shape[1], seed=0, history=Reservoir(3)).partial_fit(sp.csr_array(X[:9]), y[:9])
+    tracker._draws.take(int(8192 - tracker._draws.cursor[0]) - 4)  # a file of a few hundred bytes of data
+    path = tmp_path / "t.safetensors"
+    tracker.save(path)
+    return tracker, path, path.read_bytes()
+
+
+def header_end(content: bytes) -> int:
+    return 8 + struct.unpack("<Q", content[:8])[0]
+
+
+def assert_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=path.name) as caught:
+        SAGA.load(path)
+    if type(caught.value) is FileFormatError:
+        assert re.search("not a file of driftls|not driftls'", str(caught.value))
+
+
+def test_a_file_cut_off_anywhere_is_refused(saved):
+    _, path, content = saved
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(TruncatedFileError, match=r"t\.safetensors: (ends after|has) \d+"):
+            SAGA.load(path)
+
+
+def test_a_file_with_something_behind_it_is_refused(saved):
+    _, path, content = saved
+    assert_refused(path, content + b"\0")
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x02, 0x0F, 0x20, 0x80, 0xFF])
+def test_every_changed_byte_of_the_header_is_noticed(saved, mask):
+    _, path, content = saved
+    for at in range(header_end(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= mask
+        assert_refused(path, bytes(damaged))
+
+
+def test_every_changed_byte_of_the_data_is_noticed(saved):
+    _, path, content = saved
+    for at in range(header_end(content), len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 0x10
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptFileError, match="checksum of `"):
+            SAGA.load(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"dtype":"F64"', b'"dtype":"I64"'),
+        (b'"dtype":"F64"', b'"dtype":"U64"'),
+        (b'"dtype":"I32"', b'"dtype":"F32"'),
+        (b'"shape":[2,6]', b'"shape":[6,2]'),
+        (b'"shape":[2,6]', b'"shape":[4,3]'),
+        (b'"data_offsets":[0,', b'"data_offsets":[0.'),
+        (b'"data_offsets":[0,', b'"data_offsets":{0,'),
+        (b"health", b"Health"),
+    ],
+)
+def test_bytes_that_would_be_read_as_something_else_are_refused(saved, old, new):
+    _, path, content = saved
+    assert old in content
+    assert_refused(path, content.replace(old, new))
+
+
+def test_swapped_arrays_are_refused(saved):
+    _, path, content = saved
+    for old, new in ((b"state.scalars", b"state.residua"), (b'sparse\\": true', b'sparse\\":false')):
+        assert old in content
+        assert_refused(path, content.replace(old, new))
+
+
+def rewritten(content: bytes, **changes: object) -> bytes:
+    """The file with other entries in its header, and with the right sum."""
+    end = header_end(content)
+    entries = json.loads(content[8:end])
+    text = entries["__metadata__"]["driftls"].partition(" ")[2]
+    text = json.dumps({**json.loads(text), **changes})
+    entries["__metadata__"] = {"driftls": f"{zlib.crc32(text.encode()):08x} {text}"}
+    packed = json.dumps(entries).encode()
+    packed += b" " * (-len(packed) % 8)
+    return struct.pack("<Q", len(packed)) + packed + content[end:]
+
+
+def test_a_file_of_a_newer_version_is_refused(saved):
+    _, path, content = saved
+    path.write_bytes(rewritten(content, version=persistence.VERSION + 1))
+    with pytest.raises(NewerFileError, match="format version 2, but this driftls reads up to 1"):
+        SAGA.load(path)
+    path.write_bytes(rewritten(content))
+    assert len(SAGA.load(path)) == 9
+
+
+def test_a_foreign_safetensors_file_is_refused(tmp_path):
+    path = tmp_path / "other.safetensors"
+    for metadata in (None, {"format": "pt"}, {"Driftls": "1"}):
+        save_file({"weight": np.ones(3)}, path, metadata=metadata)
+        with pytest.raises(FileFormatError, match="a safetensors file, but not driftls'"):
+            SAGA.load(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"theta = [1, 2, 3]\n" * 10,
+        b"\x80\x04" + b"pickle me" * 20,
+        b"\0" * 64,
+        b"\xff" * 64,
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 2) + b"{}",
+        struct.pack("<Q", 4) + b"null",
+        struct.pack("<Q", 20) + b'{"__metadata__": 5.0}'[:20],
+        struct.pack("<Q", 18) + b'{"__metadata__":5}',
+        struct.pack("<Q", 2000) + b"[" * 2000,
+        struct.pack("<Q", 46) + b'{"__metadata__":{"driftls":7},"a":{"b":"c","d":1}}'[:46],
+    ],
+    ids=range(11),
+)
+def test_what_is_no_such_file_at_all_is_refused(tmp_path, content):
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=r"notes\.txt: (not a file of driftls|ends after)"):
+        SAGA.load(path)
+
+
+def test_an_empty_file_a_folder_and_nothing_at_all_are_told_apart(tmp_path):
+    (tmp_path / "empty").write_bytes(b"")
+    with pytest.raises(TruncatedFileError, match="ends after 0 bytes"):
+        SAGA.load(tmp_path / "empty")
+    with pytest.raises(FileFormatError, match="a folder"):
+        SAGA.load(tmp_path)
+    with pytest.raises(FileNotFoundError, match="missing"):
+        SAGA.load(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_tracker_is_not_loaded_as_another(case, tmp_path):
+    X, y = rows()
+    tracker = make(case).partial_fit(X, y)
+    tracker.save(tmp_path / "t.safetensors")
+    for cls in (CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal):
+        if cls is not type(tracker):
+            with pytest.raises(FileFormatError, match=f"holds a {type(tracker).__name__}, not a {cls.__name__}"):
+                cls.load(tmp_path / "t.safetensors")
+
+
+def test_a_tracker_that_has_seen_nothing_can_be_saved(tmp_path):
+    X, y = rows()
+    for case in CASES:
+        if "function" in case.name:
+            continue
+        empty = make(case)
+        empty.save(tmp_path / "t.safetensors")
+        again = type(empty).load(tmp_path / "t.safetensors")
+        assert len(again) == 0
+        np.testing.assert_array_equal(again.partial_fit(X, y).theta, make(case).partial_fit(X, y).theta)
+
+
+def test_a_function_has_to_be_supplied_again(tmp_path):
+    X, y = rows()
+
+    def gamma(n):
+        return 0.1 / n**0.5
+
+    tracker = SAGA(X.shape[1], step_size=gamma, regularisation=lambda n: 1.0 / n, seed=0).partial_fit(X, y)
+    path = tmp_path / "t.safetensors"
+    tracker.save(path)
+    with pytest.raises(SettingsError, match="step_size was a function of n, which no file can hold: pass step_size="):
+        SAGA.load(path)
+    with pytest.raises(SettingsError, match="regularisation was a function of n"):
+        SAGA.load(path, step_size=gamma)
+    with pytest.raises(SettingsError, match="load\\(\\) takes no steps"):
+        SAGA.load(path, step_size=gamma, regularisation=lambda n: 1.0 / n, steps=3)
+    again = SAGA.load(path, step_size=gamma, regularisation=lambda n: 1.0 / n)
+    np.testing.assert_array_equal(again.partial_fit(X, y).theta, tracker.partial_fit(X, y).theta)
+
+
+def test_a_schedule_that_the_file_holds_is_not_to_be_supplied(saved):
+    _, path, _ = saved
+    with pytest.raises(SettingsError, match="load\\(\\) takes no step_size: it is kept in the file"):
+        SAGA.load(path, step_size=0.1)
+
+
+# -- atomic --------------------------------------------------------------------------------------------------------
+
+CHILD = """
+import sys
+import numpy as np
+from driftls.trackers import SAGA
+X = np.random.default_rng(0).normal(size=(2000, 40))
+small = SAGA(40, steps=1, seed=0).partial_fit(X[:7], np.ones(7))
+large = SAGA(40, steps=1, seed=0).partial_fit(X, np.ones(2000))
+small.save(sys.argv[1])
+print("saved", flush=True)
+while True:
+    large.save(sys.argv[1])
+    small.save(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.017, 0.051, 0.23])
+def test_a_kill_during_a_save_leaves_the_old_file_or_the_new_one(wait, tmp_path):
+    path = tmp_path / "t.safetensors"
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline().strip() == "saved"
+        deadline = time.monotonic() + wait
+        while time.monotonic() < deadline:  # whoever reads meanwhile finds a whole file, too
+            assert len(SAGA.load(path)) in (7, 2000)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+    again = SAGA.load(path)
+    assert len(again) in (7, 2000)
+    again.partial_fit(np.ones((3, 40)), np.ones(3))
+    again.save(path)  # what the dead process left behind is in nobody's way
+    assert len(SAGA.load(path)) in (10, 2003)
+
+
+def test_a_save_that_fails_leaves_the_old_file_and_no_other(saved, monkeypatch):
+    tracker, path, content = saved
+
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(persistence.os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        tracker.save(path)
+    assert path.read_bytes() == content
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_equal_trackers_make_equal_files(saved):
+    tracker, path, content = saved
+    tracker.save(path)
+    assert path.read_bytes() == content
+    tracker.save(path.with_name("again.safetensors"))
+    assert path.with_name("again.safetensors").read_bytes() == content
+
+
+def test_a_path_without_a_folder_is_the_present_one(saved, monkeypatch):
+    tracker, path, content = saved
+    monkeypatch.chdir(path.parent)
+    tracker.save("here.safetensors")
+    assert Path("here.safetensors").read_bytes() == content
+
+
+def test_nothing_of_ours_pickles():
+    source = Path(driftls.__file__).parent
+    loaders = re.compile(r"\b(import|from)\s+(pickle|dill|cloudpickle|joblib|marshal|shelve)\b|allow_pickle\s*=\s*True")
+    for file in source.rglob("*.py"):
+        for line in file.read_text().splitlines():
+            if loaders.search(line):
+                # numba's own cache of machine code is not ours to change; we only catch what it raises
+                assert (file.name, line) == ("compile.py", "from pickle import UnpicklingError")
