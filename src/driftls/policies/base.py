@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
@@ -15,13 +14,27 @@ from numpy.typing import NDArray
 import driftls.trackers
 from driftls import persistence
 from driftls.draws import TAPE, Draws, Seed
-from driftls.errors import ConditioningWarning, DimensionError, FileFormatError, InputError, SettingsError
+from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.kernels import policy as kernels
 from driftls.kernels.frames import pack
 from driftls.kernels.policy import Judge
-from driftls.kernels.rows import LARGEST, DenseRows, SparseRows
+from driftls.kernels.rows import DenseRows, SparseRows
 from driftls.kernels.widths import Chance, EnsembleState, SampleState
+from driftls.policies.inputs import (
+    check_weights,
+    checked_reward,
+    id_header,
+    id_of,
+    part,
+    plain_id,
+    plain_ids,
+    position,
+    renamed,
+    revive,
+    row_of,
+    tell,
+)
 from driftls.schedules import Tabulated
 from driftls.trackers import RLS, Tracker
 from driftls.trackers.inputs import Block, as_block, as_numbers, fault
@@ -29,6 +42,7 @@ from driftls.widths import KINDS, Width
 
 FIRST_SLOTS = 16
 SAMPLES = 2000
+MOST_KEYS = 1_000_000
 # What a choice cannot change, of the arrays of a width.
 UNTOUCHED = {"gram", "factor", "inverse", "theta", "start", "squares"}
 
@@ -112,7 +126,7 @@ class Policy:
             self._last = arms, chosen, len(self.tracker)
         if key is not None:
             named = ids is not None and self.width.keeps_arms
-            self._pending[key] = Pending(_row(arms, chosen), (plain_id(ids[chosen]),) if named else ())
+            self._pending[key] = Pending(row_of(arms, chosen), (plain_id(ids[chosen]),) if named else ())
         return chosen
 
     def _choose(self, block: Block, ids: Any) -> int:
@@ -151,7 +165,7 @@ class Policy:
             x = waiting.x
             slot = self._slot_of.get(waiting.name[0], -1) if waiting.name else -1
         elif arm is not None:
-            x = _row(arms, _position(arm, arms))
+            x = row_of(arms, position(arm, arms))
             if ids is not None and self.width.keeps_arms:
                 slot = self._known_slot(ids[arm])
         else:
@@ -160,7 +174,15 @@ class Policy:
             raise InputError("learn needs an arm and a reward: learn(x, reward), or learn(reward=..., key=...).")
         self._learn(x, reward, slot)
         if key is not None:
-            self._pending[key] = None
+            self._settle_key(key)
+
+    def _settle_key(self, key: Hashable) -> None:
+        """A learned key is remembered, so that a repeated reward is noticed; the oldest of very many is let go."""
+        del self._pending[key]
+        self._pending[key] = None
+        if len(self._pending) > MOST_KEYS:
+            oldest = next((old for old, waiting in self._pending.items() if waiting is None), None)
+            self._pending.pop(oldest, None)
 
     def _learn(self, x: Any, reward: float, slot: int) -> None:
         value = checked_reward(reward)
@@ -539,96 +561,3 @@ class Policy:
     def __repr__(self) -> str:
         kappa = f"sigmas={self._scalars[kernels.SIGMAS]}" if self._scalars[kernels.SIGMAS] else f"kappa={self.kappa}"
         return f"{type(self).__name__}({self.tracker!r}, {self.width!r}, {kappa}, epsilon={self.epsilon})"
-
-
-def check_weights(kappa: Any, sigmas: Any, epsilon: Any) -> None:
-    """What every policy asks of these three."""
-    number = int | float | np.number
-    if kappa is not None and not (isinstance(kappa, number) and np.isfinite(kappa) and kappa >= 0.0):
-        raise SettingsError(f"kappa must be a number of at least 0, or None to estimate it, got {kappa!r}.")
-    if not (isinstance(epsilon, number) and 0.0 <= epsilon <= 1.0):
-        raise SettingsError(f"epsilon must lie in [0, 1], got {epsilon!r}.")
-    if not (isinstance(sigmas, number) and 0.0 < sigmas < np.inf):
-        raise SettingsError(f"sigmas must be positive, got {sigmas!r}.")
-
-
-def checked_reward(reward: Any) -> float:
-    """A reward as a number that can be learned."""
-    try:
-        if isinstance(reward, str | bytes):  # which float would read
-            raise TypeError
-        value = float(reward)
-    except (TypeError, ValueError):
-        raise InputError(f"a reward must be a number, got {reward!r}.") from None
-    if not abs(value) < LARGEST:
-        raise InputError(f"a reward must be finite (and below 1e75), got {reward!r}. Nothing was learned.")
-    return value
-
-
-def tell(tracker: Tracker) -> None:
-    """Warn, once, when an exact tracker goes over to an inversion each row."""
-    if isinstance(tracker, RLS) and tracker._left > tracker._told:
-        tracker._told = tracker._left
-        warnings.warn(
-            f"within {len(tracker)} rows the matrix became too ill-conditioned for Sherman-Morrison; it is inverted "
-            "after every row from now on. A larger ridge avoids this.",
-            ConditioningWarning,
-            stacklevel=4,
-        )
-
-
-def renamed(error: Exception, old: str, new: str) -> Exception:
-    """An error about a row of a block, in the words of a policy."""
-    text = str(error).replace(old, new, 1).replace("Nothing of the block was learned; ", "Nothing was changed; ")
-    return type(error)(text)
-
-
-def plain_id(name: Hashable) -> Hashable:
-    """An id that a file can keep, if it is a NumPy scalar."""
-    return name.item() if isinstance(name, np.generic) else name
-
-
-def plain_ids(ids: Any) -> list[Hashable]:
-    """The ids of a pool, no two of them alike."""
-    names = ids.tolist() if isinstance(ids, np.ndarray) else [plain_id(name) for name in ids]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"arm id {twice!r} stands for two arms of the pool. Ids must differ.")
-    return names
-
-
-def id_header(name: Hashable) -> Any:
-    """What a file keeps of an id or a key."""
-    if isinstance(name, tuple):
-        return {"tuple": [id_header(entry) for entry in name]}
-    if name is None or isinstance(name, str | int | float):
-        return name
-    raise SettingsError(f"a file keeps ids and keys that are text, numbers or tuples of them, not {name!r}.")
-
-
-def id_of(kept: Any) -> Hashable:
-    """The id that `id_header` wrote down."""
-    return tuple(id_of(entry) for entry in kept["tuple"]) if isinstance(kept, dict) else kept
-
-
-def part(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """The arrays whose names begin so, by the rest of their names."""
-    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def revive(kind: Any, header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Any:
-    """What `__reduce__` describes."""
-    return kind.from_snapshot(header, arrays, **functions)
-
-
-def _position(arm: Any, arms: Any) -> int:
-    if arms is None:
-        raise InputError("learn needs the arms that arm= counts in: learn(arms, reward, arm=k).")
-    count = arms.shape[0] if hasattr(arms, "shape") else len(arms)
-    if not isinstance(arm, int | np.integer) or not 0 <= arm < count:
-        raise InputError(f"arm {arm} is not among the {count} arms.")
-    return int(arm)
-
-
-def _row(arms: Any, k: int) -> Any:
-    return arms.tocsr()[[k]] if sp.issparse(arms) else np.array(arms[k])

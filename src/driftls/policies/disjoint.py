@@ -21,7 +21,7 @@ from driftls.kernels.frames import pack
 from driftls.kernels.policy import Judge
 from driftls.kernels.rows import DenseRows, SparseRows
 from driftls.kernels.widths import Chance
-from driftls.policies.base import (
+from driftls.policies.inputs import (
     check_weights,
     checked_reward,
     id_header,

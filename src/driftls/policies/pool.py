@@ -14,7 +14,7 @@ from driftls.errors import DimensionError, FileFormatError, InputError, Settings
 from driftls.kernels import pool as kernels
 from driftls.kernels.policy import EPSILON, ERRORS, KAPPA, LEARNED, PROBABILITY, SCALARS, SIGMAS, Judge, pick, weight
 from driftls.kernels.widths import Chance
-from driftls.policies.base import check_weights, checked_reward, part
+from driftls.policies.inputs import check_weights, checked_reward, part
 from driftls.trackers.inputs import as_numbers
 
 # The arrays that change, by method.

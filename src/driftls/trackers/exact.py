@@ -175,19 +175,6 @@ class RLS(Tracker):
         matrix[np.diag_indices(self.dim)] += scalars[kernels.RIDGE]
         return matrix, scalars[kernels.SCALE] * self._state.coords[kernels.MOMENT]
 
-    def _stay_ready(self) -> None:
-        """For a policy, which needs the inverse at every round: from Sherman-Morrison to an inversion each row."""
-        scalars = self._state.scalars
-        if scalars[kernels.ROUTE] == kernels.WAITING and self._first_route == kernels.SHERMAN_MORRISON:
-            warnings.warn(
-                f"after {len(self)} rows the matrix is too ill-conditioned for Sherman-Morrison; it is inverted after "
-                "every row from now on. A larger ridge avoids this.",
-                ConditioningWarning,
-                stacklevel=4,
-            )
-            scalars[kernels.ROUTE] = kernels.INVERT
-            kernels.invert(self._state)
-
     @property
     def target(self) -> Tracker:
         return self
