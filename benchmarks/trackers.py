@@ -105,7 +105,7 @@ def memory() -> dict:
     rng = np.random.default_rng(0)
     found = {}
     for d in (136, 1000):
-        rows, steps = int(512e6 / (8 * d)), 64
+        rows, steps = int(512e6 / (8 * d)), 512  # so many steps a row that storing it does not count
         X = rng.normal(size=(4096, d)) / np.sqrt(d)
         y = X @ rng.normal(size=d)
         tracker = GD(d, averaging=None, steps=1, seed=0)
