@@ -6,8 +6,9 @@ import json
 import os
 import struct
 import zlib
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from safetensors.numpy import load, save_file
 
 from driftls.errors import CorruptFileError, FileFormatError, NewerFileError, TruncatedFileError
 
-__all__ = ["FORMAT", "VERSION", "read", "write"]
+__all__ = ["FORMAT", "VERSION", "Saveable", "read", "write"]
 
 FORMAT = "driftls"
 VERSION = 1
@@ -96,3 +97,28 @@ def _metadata(path: Path, content: bytes) -> dict[str, Any]:
     if size < needed:
         raise TruncatedFileError(f"{path.name}: has {size} of {needed} bytes. Restore it from a copy.")
     return metadata
+
+
+class Saveable(ABC):
+    """What can be written to one file and goes on from it as if it had never stopped."""
+
+    @abstractmethod
+    def snapshot(self) -> tuple[dict[str, Any], Arrays]:
+        """Header (with the name of the class) and arrays, from which `from_snapshot` makes the same again."""
+
+    @classmethod
+    @abstractmethod
+    def from_snapshot(cls, header: dict[str, Any], arrays: Arrays, **functions: Any) -> Self:
+        """What `snapshot` wrote down."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, atomically; `load` goes on as if it had never stopped."""
+        write(path, *self.snapshot())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **functions: Any) -> Self:
+        """Open a saved one. A step size or regularisation that was a function of n is passed again, by name."""
+        header, arrays = read(path)
+        if header.get("class") != cls.__name__:
+            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
+        return cls.from_snapshot(header, arrays, **functions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -12,15 +11,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import driftls.trackers
-from driftls import persistence
 from driftls.draws import TAPE, Draws, Seed
-from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
+from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.kernels import policy as kernels
 from driftls.kernels.frames import pack
 from driftls.kernels.policy import Judge
 from driftls.kernels.rows import DenseRows, SparseRows
 from driftls.kernels.widths import Chance
+from driftls.persistence import Saveable
 from driftls.policies.inputs import (
     check_weights,
     checked_reward,
@@ -49,7 +48,7 @@ class Model:
     alive: Any = None
 
 
-class DisjointLinUCB:
+class DisjointLinUCB(Saveable):
     """LinUCB with one model an arm id, made when the arm is first seen.
 
     Parameters
@@ -267,18 +266,6 @@ class DisjointLinUCB:
             self._table = grown
         self._table[slot] = words
         model.alive = model.tracker._alive
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole policy to one file, atomically; `load` goes on as if it had never stopped."""
-        persistence.write(path, *self.snapshot())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], **functions: Any) -> Self:
-        """Open a saved policy. A schedule of its trackers that was a function of n is passed again, by name."""
-        header, arrays = persistence.read(path)
-        if header.get("class") != cls.__name__:
-            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
-        return cls.from_snapshot(header, arrays, **functions)
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same policy."""

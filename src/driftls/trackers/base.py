@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls import persistence, schedules
+from driftls import schedules
 from driftls.draws import TAPE, Draws, Seed
-from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
+from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import History, Mapped, describe, from_header
 from driftls.kernels import track
 from driftls.kernels.frames import pack
 from driftls.kernels.rows import DenseRows, SparseRows
 from driftls.kernels.schedules import Plan
 from driftls.kernels.track import Log
+from driftls.persistence import Saveable
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule
 from driftls.trackers.inputs import Block, as_block, as_features, checked, fault
 
@@ -37,7 +37,7 @@ class TrackingError(NamedTuple):
     relative: float
 
 
-class Tracker(ABC):
+class Tracker(Saveable):
     """Follows a least-squares solution while rows keep coming.
 
     A subclass names its state (`_state_class`, `_allocate`), its draws a row, and its target.
@@ -324,18 +324,6 @@ class Tracker(ABC):
         self._frame()
 
     # -- files ---------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, atomically; `load` goes on as if it had never stopped."""
-        persistence.write(path, *self.snapshot())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], **functions: Any) -> Self:
-        """Open a saved tracker. A step size or regularisation that was a function of n is passed again, by name."""
-        header, arrays = persistence.read(path)
-        if header.get("class") != cls.__name__:
-            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
-        return cls.from_snapshot(header, arrays, **functions)
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same tracker."""
