@@ -27,9 +27,11 @@ check: $(VENV)/.dev  ## style, types, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.dev  ## the figures of docs/benchmarks.md, as ratios within one run
+BENCH ?= --quick
+
+bench: $(VENV)/.dev  ## the figures of docs/benchmarks.md, small; all of them, in hours: make bench BENCH=
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check river
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(BENCH)
 
 clean:
 	rm -rf $(VENV) demo

@@ -2,7 +2,7 @@
 
     python -m benchmarks [--quick]
 
-`--quick` is a few minutes; without it the bandits take most of an hour on two cores.
+`--quick` is what `make bench` runs; without it the bandits take hours on two cores.
 """
 
 from __future__ import annotations
