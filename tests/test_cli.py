@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from driftls import __version__, cli, demo, paper, theory
+from driftls.cli.common import policies
 from driftls.environments import FreshContexts
 from driftls.errors import DriftlsError, InputError, MissingExtraError, SettingsError
 from driftls.run import Run, interval
@@ -361,9 +362,9 @@ def test_simulate_plays_the_bandit_it_was_asked_for(tmp_path):
 
 def test_every_policy_of_the_help_exists():
     told = driftls("simulate", "--help").stdout
-    for name in cli._policies():
+    for name in policies():
         assert name in told
-    assert len(cli._policies()) == 12
+    assert len(policies()) == 12
 
 
 # -- bounds ----------------------------------------------------------------------------------------------------------

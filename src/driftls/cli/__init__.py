@@ -1,0 +1,45 @@
+"""The command line: results on stdout, progress on stderr; exit 0, 2 for usage, 3 for bad data.
+
+One file a command; importing it adds the command.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from driftls import __version__
+from driftls.cli.common import app, typer
+from driftls.errors import DriftlsError, MissingExtraError, SettingsError
+
+# in the order in which help lists them
+from driftls.cli import demo, simulate, bounds, warmup  # isort: skip
+
+__all__ = ["app", "bounds", "demo", "run", "simulate", "warmup"]
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Run one command. What driftls raises on purpose becomes one line on stderr and an exit code."""
+    try:
+        app(args=arguments)
+    except DriftlsError as error:
+        typer.echo(f"driftls: {error}", err=True)
+        raise SystemExit(2 if isinstance(error, SettingsError | MissingExtraError) else 3) from None
+    except OSError as error:
+        typer.echo(f"driftls: {error.filename}: {error.strerror}" if error.filename else f"driftls: {error}", err=True)
+        raise SystemExit(2) from None
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False) -> None:
+    """Online least squares that costs O(d) a row.
+
+    \b
+    Examples:
+      driftls warmup
+      driftls demo --out demo
+      driftls simulate --bandit fixed-arms --dim 50 --arms 100 --policy linucb,flinucb-saga
+      driftls bounds --mu 0.5 --c 6 --dim 24 --n 1000,10000
+    """  # noqa: D301  (a backspace keeps the lines of a paragraph apart)
+    if version:
+        typer.echo(f"driftls {__version__}")
+        raise typer.Exit
