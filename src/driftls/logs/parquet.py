@@ -107,13 +107,11 @@ class ParquetLog(ArrowLog):
             return f"{where}, row {row}"
 
         batch, rows = self._good(batch, place, rows, _null_checks(batch))
-        batch, rows = self._good(batch, place, rows, _value_checks(_parts(batch, where)))
-        block = _packed(_parts(batch, where))
-        repeats = _repeats(block)
-        if np.any(repeats):
-            batch, rows = self._good(batch, place, rows, [(repeats, "arms that differ", "arms")])
-            block = _packed(_parts(batch, where))
-        return block
+        parts = _parts(batch, where)
+        sound, rows = self._good(batch, place, rows, _value_checks(parts))
+        block = _packed(parts if sound is batch else _parts(sound, where))
+        good, _ = self._good(sound, place, rows, _arm_checks(block))
+        return block if good is sound else _packed(_parts(good, where))
 
 
 def is_parquet(path: str) -> bool:
@@ -196,10 +194,11 @@ def _nulls(array: Any) -> Mask:
     """Rows that are null or hold one"""
     from pyarrow import compute, types
 
-    nulls = np.array(array.is_null())
+    nulls = np.array(array.is_null()) if array.null_count else np.zeros(len(array), np.bool_)
     if not types.is_primitive(array.type):
-        lengths = np.array(compute.fill_null(compute.list_value_length(array), 0), np.int64)
-        nulls |= having(_nulls(compute.list_flatten(array)), lengths)
+        within = _nulls(compute.list_flatten(array))
+        if np.any(within):
+            nulls |= having(within, np.array(compute.fill_null(compute.list_value_length(array), 0), np.int64))
     return nulls
 
 
@@ -249,6 +248,13 @@ def _value_checks(parts: dict[str, Part]) -> list[Check]:
     return checks
 
 
+def _arm_checks(block: Block) -> list[Check]:
+    of = np.repeat(np.arange(len(block.pool_start) - 1), np.diff(block.pool_start))
+    order = np.lexsort((block.pool_ids, of))
+    twice = (np.diff(block.pool_ids[order]) == 0) & (np.diff(of[order]) == 0)
+    return [(np.isin(block.pool, of[order][1:][twice]), "arms that differ", "arms")]
+
+
 def _packed(parts: dict[str, Part]) -> Block:
     (ids, [sizes]), (index, [users]) = parts["arms"], parts["user_index"]
     features = None
@@ -269,11 +275,3 @@ def _packed(parts: dict[str, Part]) -> Block:
         arm_features=arm_features,
         truth=parts["truth"].values if "truth" in parts else None,
     )
-
-
-def _repeats(block: Block) -> Mask:
-    """Lines of which an arm comes twice"""
-    of = np.repeat(np.arange(len(block.pool_start) - 1), np.diff(block.pool_start))
-    order = np.lexsort((block.pool_ids, of))
-    twice = (np.diff(block.pool_ids[order]) == 0) & (np.diff(of[order]) == 0)
-    return np.isin(block.pool, of[order][1:][twice])
