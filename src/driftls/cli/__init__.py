@@ -12,9 +12,9 @@ from driftls.cli.common import app, typer
 from driftls.errors import DriftlsError, MissingExtraError, SettingsError
 
 # in the order in which help lists them
-from driftls.cli import demo, simulate, synth, convert, inspect, bounds, warmup  # isort: skip
+from driftls.cli import demo, synth, convert, inspect, replay, simulate, bounds, warmup  # isort: skip
 
-__all__ = ["app", "bounds", "convert", "demo", "inspect", "run", "simulate", "synth", "warmup"]
+__all__ = ["app", "bounds", "convert", "demo", "inspect", "replay", "run", "simulate", "synth", "warmup"]
 
 
 def run(arguments: list[str] | None = None) -> None:
