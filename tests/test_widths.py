@@ -10,7 +10,7 @@ import naive
 from driftls import paper, ridge
 from driftls.errors import InputError, SettingsError
 from driftls.history import Reservoir, Window
-from driftls.kernels import widths as kernels
+from driftls.kernels import phi as kernels
 from driftls.policies import EnsembleTS, LinTS, LinUCB, Policy
 from driftls.schedules import Power
 from driftls.trackers import CD, RLS, SAGA, Diagonal

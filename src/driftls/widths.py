@@ -20,16 +20,11 @@ import numpy as np
 from driftls.draws import Draws
 from driftls.errors import SettingsError
 from driftls.history import Window
-from driftls.kernels import cd
+from driftls.kernels import cd, phi
 from driftls.kernels import widths as kernels
-from driftls.kernels.widths import (
-    DiagonalWidthState,
-    EnsembleState,
-    OwnExactState,
-    PhiCDState,
-    PhiState,
-    SampleState,
-)
+from driftls.kernels.kept import EnsembleState, PhiCDState
+from driftls.kernels.phi import PhiState
+from driftls.kernels.widths import DiagonalWidthState, OwnExactState, SampleState
 from driftls.schedules import ridge
 from driftls.trackers import CD, RLS, Tracker
 from driftls.trackers.sgd import coordinates
@@ -145,21 +140,21 @@ class PhiWidth(Width):
 
     def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
         if self.method == "cd":
-            phi, residual, X = np.zeros((3, slots, tracker.dim))
+            solution, residual, X = np.zeros((3, slots, tracker.dim))
             live, sizes = np.zeros((2, slots), dtype=np.int64)
             own, steps, coords, scalars, gram = gram_fields(tracker, np.array([self.steps], dtype=np.int64))
-            return PhiCDState(phi, residual, X, live, sizes, own, steps, coords, scalars, gram)
+            return PhiCDState(solution, residual, X, live, sizes, own, steps, coords, scalars, gram)
         if tracker.history is None:
             raise SettingsError("phi draws rows of the tracker's history. Build the tracker with history=Growing().")
         if discount_of(tracker) < 1.0:
             raise SettingsError("phi by gradient descent cannot discount rows. Use PhiWidth(method='cd').")
-        scalars = np.zeros(kernels.PHI_SCALARS)
-        scalars[kernels.P] = 1.0
-        scalars[kernels.SCALE] = self.scale
-        scalars[kernels.STEPS] = self.steps
-        scalars[kernels.PRINTED] = self.method == "printed"
-        scalars[kernels.WINDOWED] = isinstance(tracker.history, Window)
-        scalars[kernels.RIDGE] = 1.0 if self.method == "printed" else constant_ridge(tracker)
+        scalars = np.zeros(phi.SCALARS)
+        scalars[phi.P] = 1.0
+        scalars[phi.SCALE] = self.scale
+        scalars[phi.STEPS] = self.steps
+        scalars[phi.PRINTED] = self.method == "printed"
+        scalars[phi.WINDOWED] = isinstance(tracker.history, Window)
+        scalars[phi.RIDGE] = 1.0 if self.method == "printed" else constant_ridge(tracker)
         U, X = (coordinates(slots, tracker.dim, tracker._sparse) for _ in range(2))
         squares, cold = (coordinates(1, tracker.dim, tracker._sparse) for _ in range(2))
         (live, sizes), picks = np.zeros((2, slots), dtype=np.int64), np.zeros(self.steps, dtype=np.int64)

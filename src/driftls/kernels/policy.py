@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftls.kernels import schedules, track
+from driftls.kernels.chance import Chance, uniform
 from driftls.kernels.compile import by_type, cycles, kernel
 from driftls.kernels.exact import ExactState
 from driftls.kernels.frames import Integers, Matrix, Vector, unpack
@@ -17,10 +18,8 @@ from driftls.kernels.schedules import Plan
 from driftls.kernels.schemes import ENTER, dot
 from driftls.kernels.track import HELD, KIND, MAX_NORM2, NOTHING, SEEN, Log
 from driftls.kernels.widths import (
-    Chance,
     bonus,
     keep_inverse,
-    uniform,
     width2,
     width_begin,
     width_enter,

@@ -15,10 +15,12 @@ from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.kernels import policy as kernels
+from driftls.kernels.chance import Chance
 from driftls.kernels.frames import pack
+from driftls.kernels.kept import EnsembleState
 from driftls.kernels.policy import Judge
 from driftls.kernels.rows import DenseRows, SparseRows
-from driftls.kernels.widths import Chance, EnsembleState, SampleState
+from driftls.kernels.widths import SampleState
 from driftls.persistence import Saveable
 from driftls.policies.inputs import (
     check_weights,
