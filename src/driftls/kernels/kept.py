@@ -92,13 +92,13 @@ def phi_cd_open(width: PhiCDState, arms: Any, i: int, slot: int) -> None:
 
 @kernel
 def phi_cd_enter(
-    width: PhiCDState, block: Any, k: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Any
+    width: PhiCDState, block: Any, k: int, slot: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Any
 ) -> None:
     """Every phi_k follows (A + ridge I) phi_k = x_k, which no reward changes"""
     state = row_comes(width, block, k, held)
-    for slot in range(width.live.size):
-        if width.live[slot] != 0:
-            follow(width, width.phi, slot, width.X[slot], 1.0, state, block, k, 0.0)
+    for m in range(width.live.size):
+        if width.live[m] != 0:
+            follow(width, width.phi, m, width.X[m], 1.0, state, block, k, 0.0)
 
 
 @kernel
@@ -133,7 +133,15 @@ class EnsembleState(NamedTuple):
 
 @kernel
 def ensemble_enter(
-    width: EnsembleState, block: Any, k: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Chance
+    width: EnsembleState,
+    block: Any,
+    k: int,
+    slot: int,
+    rows: Any,
+    held: int,
+    max_norm2: float,
+    gamma: float,
+    chance: Chance,
 ) -> None:
     """Each member learns the row with a reward drawn from N(0, 1): its spread is A^-1; its start is not discounted"""
     state = row_comes(width, block, k, held)

@@ -71,7 +71,7 @@ def phi_open(width: PhiState, arms: Any, i: int, slot: int) -> None:
 
 @kernel
 def phi_enter(
-    width: PhiState, block: Any, k: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Chance
+    width: PhiState, block: Any, k: int, slot: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Chance
 ) -> None:
     """T times, one draw for all arms: phi += g (x/n - (phi.x_i) x_i - ridge phi/n)      [eq:roarlsa-update-variation]
 
@@ -93,21 +93,21 @@ def phi_enter(
     for _ in range(int(scalars[STEPS])):
         i = int(uniform(chance) * held)
         # phi_k . x_i for every arm first: the shared scalars move once for all of them
-        for slot in range(width.live.size):
-            if width.live[slot] != 0:
-                phi = scalars[P] * row_dot(rows, i, width.U, slot) + scalars[Q] * row_dot(rows, i, width.X, slot)
-                width.dots[slot] = phi
+        for m in range(width.live.size):
+            if width.live[m] != 0:
+                phi = scalars[P] * row_dot(rows, i, width.U, m) + scalars[Q] * row_dot(rows, i, width.X, m)
+                width.dots[m] = phi
         if (1.0 - step * lam) * scalars[P] < 1e-120:
-            for slot in range(width.live.size):
+            for m in range(width.live.size):
                 for j in range(width.U.shape[1]):
-                    width.U[slot, j] = scalars[P] * width.U[slot, j] + scalars[Q] * width.X[slot, j]
+                    width.U[m, j] = scalars[P] * width.U[m, j] + scalars[Q] * width.X[m, j]
             scalars[P] = 1.0
             scalars[Q] = 0.0
         scalars[P] *= 1.0 - step * lam
         scalars[Q] = (1.0 - step * lam) * scalars[Q] + step / n
-        for slot in range(width.live.size):
-            if width.live[slot] != 0:
-                row_axpy(rows, i, -step * width.dots[slot] / scalars[P], width.U, slot)
+        for m in range(width.live.size):
+            if width.live[m] != 0:
+                row_axpy(rows, i, -step * width.dots[m] / scalars[P], width.U, m)
 
 
 @kernel

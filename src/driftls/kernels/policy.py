@@ -126,7 +126,7 @@ def learn(
     held = log.book[HELD] if log.book[KIND] != NOTHING else log.book[SEEN]
     n = log.book[SEEN]
     gamma = schedules.step_size(plan, n, schedules.regularisation(plan, float(n)), log.health[MAX_NORM2])
-    width_enter(width, block, k, rows, held, log.health[MAX_NORM2], gamma, chance)
+    width_enter(width, block, k, slot, rows, held, log.health[MAX_NORM2], gamma, chance)
     return status
 
 

@@ -39,7 +39,9 @@ class NoWidth(NamedTuple):
 
 
 @kernel
-def no_enter(width: Any, block: Any, k: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Any) -> None:
+def no_enter(
+    width: Any, block: Any, k: int, slot: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Any
+) -> None:
     pass
 
 
@@ -85,7 +87,15 @@ class OwnExactState(NamedTuple):
 
 @kernel
 def own_exact_enter(
-    width: OwnExactState, block: Any, k: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Any
+    width: OwnExactState,
+    block: Any,
+    k: int,
+    slot: int,
+    rows: Any,
+    held: int,
+    max_norm2: float,
+    gamma: float,
+    chance: Any,
 ) -> None:
     state = ExactState(width.coords, width.scalars, width.gram, width.inverse)
     exact_enter(state, block, k, held, width.scalars[EXACT_RIDGE])
@@ -107,7 +117,15 @@ class DiagonalWidthState(NamedTuple):
 
 @kernel
 def diagonal_width_enter(
-    width: DiagonalWidthState, block: Any, k: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Any
+    width: DiagonalWidthState,
+    block: Any,
+    k: int,
+    slot: int,
+    rows: Any,
+    held: int,
+    max_norm2: float,
+    gamma: float,
+    chance: Any,
 ) -> None:
     """s_j <- rho s_j + x_j^2"""
     scalars = width.scalars
@@ -143,7 +161,7 @@ class SampleState(NamedTuple):
 
 @kernel
 def sample_enter(
-    width: SampleState, block: Any, k: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Any
+    width: SampleState, block: Any, k: int, slot: int, rows: Any, held: int, max_norm2: float, gamma: float, chance: Any
 ) -> None:
     """L L' <- L L' + x x', O(d^2)"""
     factor, x = width.factor, width.direction[1]
