@@ -4,7 +4,7 @@
 |---|---|---|---|
 | `ExactWidth` | O(d^2), sparse O(nnz^2) | O(d^2) | everything, where d^2 is affordable |
 | `PhiWidth(method="cd")` | O(d) | O(d) an arm | arms that recur, d^2 memory |
-| `PhiWidth()` | O(nnz) | O(T nnz) an arm | arms that recur |
+| `PhiWidth()` | O(d), sparse O(nnz) | O(d), sparse O(T nnz) an arm | arms that recur |
 | `DiagonalWidth` | O(nnz) | O(nnz) | fresh arms, sparse crosses; wrong for a fixed pool |
 | `EnsembleWidth` | O(M nnz) | O(M d) | any arms, d^2 memory |
 | `NoWidth` | nothing | nothing | greedy |
@@ -108,10 +108,12 @@ class PhiWidth(Width):
     steps : int
         T, steps an arm and row.
     method : {"gd", "cd", "printed"}
-        "gd" descends the regularised objective from x/ridge on drawn rows; "cd" takes Gauss-Southwell steps with the
-        A that a `CD` tracker keeps; "printed" is the paper's rule: no regulariser, start at 0, the tracker's gamma_n.
+        "gd" keeps no matrix. While the rows are arms that recur, all phi are moved exactly, by Sherman-Morrison. An arm
+        of which this cannot be said descends the regularised objective on drawn rows, as all do for sparse rows and
+        over a `Window`. "cd" takes Gauss-Southwell steps with the A that a `CD` tracker keeps. "printed" is the
+        paper's rule: no regulariser, start at 0, the tracker's gamma_n.
     scale : float
-        The step of "gd" is scale / max ||x||^2.
+        The longest step of "gd" is scale / max ||x||^2.
 
     An arm without an id takes its T steps afresh in each round, from the diagonal's guess. An id that comes with other
     features starts afresh too.
@@ -148,17 +150,20 @@ class PhiWidth(Width):
             raise SettingsError("phi draws rows of the tracker's history. Build the tracker with history=Growing().")
         if discount_of(tracker) < 1.0:
             raise SettingsError("phi by gradient descent cannot discount rows. Use PhiWidth(method='cd').")
-        scalars = np.zeros(phi.SCALARS)
-        scalars[phi.P] = 1.0
+        scalars, sparse = np.zeros(phi.SCALARS), tracker._sparse
         scalars[phi.SCALE] = self.scale
         scalars[phi.STEPS] = self.steps
         scalars[phi.PRINTED] = self.method == "printed"
         scalars[phi.WINDOWED] = isinstance(tracker.history, Window)
+        # O(d) an arm, which sparse rows are too cheap for; and no arm stands for the row that leaves a window
+        scalars[phi.CARRIED] = not (sparse or scalars[phi.PRINTED] or scalars[phi.WINDOWED])
         scalars[phi.RIDGE] = 1.0 if self.method == "printed" else constant_ridge(tracker)
-        U, X = (coordinates(slots, tracker.dim, tracker._sparse) for _ in range(2))
-        squares, cold = (coordinates(1, tracker.dim, tracker._sparse) for _ in range(2))
-        (live, sizes), picks = np.zeros((2, slots), dtype=np.int64), np.zeros(self.steps, dtype=np.int64)
-        return PhiState(U, X, live, sizes, np.zeros(slots), squares, cold, picks, scalars)
+        U, X = (coordinates(slots, tracker.dim, sparse) for _ in range(2))
+        P, Q, doubts = np.zeros((3, slots))
+        live, sizes = np.zeros((2, slots), dtype=np.int64)
+        squares, spare = (coordinates(count, tracker.dim, sparse) for count in (1, 2))
+        picks = np.zeros(self.steps, dtype=np.int64)
+        return PhiState(U, X, P, Q, live, sizes, doubts, np.zeros((slots, 3)), squares, spare, picks, scalars)
 
 
 class EnsembleWidth(Width):
@@ -167,7 +172,7 @@ class EnsembleWidth(Width):
     With `sample=True` one copy is drawn a round and its opinion added instead: Thompson sampling.
     """
 
-    def __init__(self, members: int = 20, *, steps: int = 4, sample: bool = False) -> None:
+    def __init__(self, members: int = 50, *, steps: int = 1, sample: bool = False) -> None:
         if not all(isinstance(count, int | np.integer) for count in (members, steps)) or members < 2 or steps < 1:
             raise SettingsError(f"at least 2 members and 1 step are needed, got {members!r} and {steps!r}.")
         self.members, self.steps, self.sample = int(members), int(steps), bool(sample)
