@@ -212,6 +212,22 @@ def test_a_bad_row_is_named_by_file_row_group_and_row_or_counted(
     assert log.counts == Counts(lines=3, events=2, skipped=1, examples=[place])
 
 
+@pytest.mark.parametrize(
+    "columns", [{"reward": [np.nan] * 3}, {"time": pa.nulls(3, pa.int64())}, {"arms": [[1, 1, 1]] * 3}]
+)
+def test_a_file_of_bad_rows_has_no_events(tmp_path: Path, columns: dict[str, Any]) -> None:
+    plain = dict.fromkeys(("arm_features", "truth"))
+    log = read(write_rows(tmp_path / "bad.parquet", **plain | columns), on_error="skip")
+    assert list(log) == []
+    assert (log.counts.lines, log.counts.skipped) == (3, 3)
+
+
+def test_the_arms_whose_features_are_unlike_the_others_are_blamed(tmp_path: Path) -> None:
+    features = [[[1.0, 2.0], [3.0]], [[1.0], [3.0], [5.0]], [[1.0], [3.0]]]
+    log = read(write_rows(tmp_path / "bad.parquet", arm_features=features), on_error="skip")
+    assert [event.time for event in log] == ROWS["time"][1:]
+
+
 def test_a_row_is_counted_within_its_row_group(tmp_path: Path) -> None:
     shown = np.zeros(100, np.int32)
     shown[[47, 48]] = 9, 8
