@@ -12,9 +12,9 @@ from driftls.cli.common import app, typer
 from driftls.errors import DriftlsError, MissingExtraError, SettingsError
 
 # in the order in which help lists them
-from driftls.cli import demo, simulate, bounds, warmup  # isort: skip
+from driftls.cli import demo, simulate, report, bounds, warmup  # isort: skip
 
-__all__ = ["app", "bounds", "demo", "run", "simulate", "warmup"]
+__all__ = ["app", "bounds", "demo", "report", "run", "simulate", "warmup"]
 
 
 def run(arguments: list[str] | None = None) -> None:
