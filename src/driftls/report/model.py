@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from driftls.run import interval
+
 __all__ = ["Dot", "Dots", "Figure", "Item", "Line", "Lines", "Mark", "Page", "Section", "Table", "number", "plus_minus"]
 
 Floats = Sequence[float]
@@ -63,6 +65,16 @@ class Line:
     dash: str = "solid"
     low: Floats | None = None
     high: Floats | None = None
+
+    @classmethod
+    def over_seeds(cls, label: str, x: Floats, runs: Sequence[Floats], colour: int = 0, dash: str = "solid") -> Line:
+        """The mean of several runs with its 95% interval; of one run, the run."""
+        pairs = [interval(values) for values in zip(*runs)]
+        mean = [middle for middle, _ in pairs]
+        if len(runs) == 1:
+            return cls(label, x, mean, colour, dash)
+        low, high = ([middle + sign * half for middle, half in pairs] for sign in (-1, 1))
+        return cls(label, x, mean, colour, dash, low, high)
 
 
 @dataclass(frozen=True)

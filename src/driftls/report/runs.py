@@ -62,14 +62,8 @@ def _figure(name: str, trace: str, groups: Groups) -> Lines:
 
 def _line(policy: str, trace: str, runs: list[Run], colour: int) -> Line:
     points = sorted(set.intersection(*(set(run.points) for run in runs)))
-    values = [[run.traces[trace][run.points.index(point)] for run in runs] for point in points]
-    pairs = [interval(at) for at in values]
-    mean = [middle for middle, _ in pairs]
-    dash = "solid" if colour <= 6 else "dashed"
-    if len(runs) == 1:
-        return Line(policy, points, mean, colour, dash)
-    low, high = ([m + sign * half for m, half in pairs] for sign in (-1, 1))
-    return Line(policy, points, mean, colour, dash, low, high)
+    values = [[run.traces[trace][run.points.index(point)] for point in points] for run in runs]
+    return Line.over_seeds(policy, points, values, colour, "solid" if colour <= 6 else "dashed")
 
 
 def _table(rank: int, traces: list[str], groups: Groups) -> Table:

@@ -1,0 +1,148 @@
+"""Pieces of work that are done once: each result is kept in a file, so an interrupted run goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from driftls import __version__
+from driftls.kernels.compile import DIGEST
+
+__all__ = ["Options", "Piece", "Progress", "do", "pieces_of"]
+
+Progress = Callable[[str, int, int], None]  # which experiment; pieces done, of how many
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for: how much (0 quick, 1 as usual, 2 full), the first seed, and logs instead of synthetic days."""
+
+    size: int = 1
+    seed: int = 0
+    logs: tuple[str, ...] = ()
+
+    def pick(self, quick: Any, usual: Any, full: Any) -> Any:
+        """The one for this size."""
+        return (quick, usual, full)[self.size]
+
+    def seeds(self, quick: int, usual: int, full: int) -> range:
+        """So many seeds from the first one on."""
+        return range(self.seed, self.seed + int(self.pick(quick, usual, full)))
+
+
+class Piece(NamedTuple):
+    """A function of plain numbers and text, whose result is JSON.
+
+    Pieces of one lane share kernels: while the first of them compiles, the others wait. A timed piece runs alone.
+    """
+
+    lane: str
+    function: Callable[..., Any]
+    arguments: dict[str, Any]
+    timed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its file: a digest of all that the result depends on."""
+        source = Path(inspect.getfile(self.function)).read_text()
+        files = [os.stat(value).st_size for value in self.arguments.values() if _is_file(value)]
+        parts = [__version__, DIGEST, source, self.function.__name__, self.arguments, files]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24] + ".json"
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str) and os.path.isfile(value)
+
+
+def pieces_of(lane: str, function: Callable[..., Any], many: Sequence[dict[str, Any]], **more: Any) -> list[Piece]:
+    """A piece for each set of arguments."""
+    return [Piece(lane, function, arguments, **more) for arguments in many]
+
+
+def do(pieces: dict[str, list[Piece]], folder: Path, jobs: int, progress: Progress) -> dict[str, list[Any]]:
+    """The results of all pieces by experiment, in order; what is in the folder already is read instead."""
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = {name: [piece for piece in of if not (folder / piece.name).exists()] for name, of in pieces.items()}
+
+    def tell(name: str) -> None:
+        there = sum((folder / piece.name).exists() for piece in pieces[name])
+        progress(name, there, len(pieces[name]))
+
+    for name in pieces:
+        tell(name)
+    for timed in (False, True):
+        todo = [(name, piece) for name, of in missing.items() for piece in of if piece.timed is timed]
+        if jobs == 1:
+            for name, piece in todo:
+                _keep(piece, folder)
+                tell(name)
+        else:
+            _spread(todo, folder, 1 if timed else jobs, tell)
+    return {name: [json.loads((folder / piece.name).read_text()) for piece in of] for name, of in pieces.items()}
+
+
+def _keep(piece: Piece, folder: Path) -> None:
+    part = folder / f".{piece.name}.{os.getpid()}.part"
+    part.write_text(json.dumps(_plain(piece.function(**piece.arguments)), allow_nan=False))
+    part.replace(folder / piece.name)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as lists, and what is not finite as null, which JSON has a word for."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _spread(todo: list[tuple[str, Piece]], folder: Path, jobs: int, tell: Callable[[str], None]) -> None:
+    """Over processes: first the first piece of each lane, then the others as their lane is ready."""
+    lanes: dict[str, list[tuple[str, Piece]]] = {}
+    for name, piece in todo:
+        lanes.setdefault(piece.lane, []).append((name, piece))
+    with _pool(jobs) as pool:
+        running: dict[Future[None], tuple[str, str]] = {}
+
+        def submit(some: list[tuple[str, Piece]]) -> None:
+            running.update({pool.submit(_keep, piece, folder): (name, piece.lane) for name, piece in some})
+
+        for lane in lanes.values():
+            submit([lane.pop(0)])
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                name, lane_name = running.pop(future)
+                future.result()
+                tell(name)
+                submit(lanes.pop(lane_name, []))
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    # One process a core is enough: BLAS must not start threads of its own. A new process reads this when it starts.
+    before = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    finally:
+        pool.shutdown()
+        os.environ.pop("OPENBLAS_NUM_THREADS")
+        if before is not None:
+            os.environ["OPENBLAS_NUM_THREADS"] = before
