@@ -11,12 +11,12 @@ from pathlib import Path
 from driftls import __version__
 from driftls.report.figures import check_extra, save
 from driftls.report.markdown import markdown
-from driftls.report.model import Dot, Dots, Figure, Line, Lines, Mark, Page, Section, Table, number, plus_minus
+from driftls.report.model import Dot, Dots, Figure, Item, Line, Lines, Mark, Page, Section, Table, number, plus_minus
 from driftls.report.page import html
 from driftls.report.runs import of_runs
 
 __all__ = [
-    "Dot", "Dots", "Figure", "Line", "Lines", "Mark", "Page", "Section", "Table",
+    "Dot", "Dots", "Figure", "Item", "Line", "Lines", "Mark", "Page", "Section", "Table",
     "check_extra", "how", "html", "markdown", "number", "of_runs", "plus_minus", "write",
 ]  # fmt: skip
 

@@ -147,11 +147,23 @@ def _lines(figure: Lines, look: Look) -> Any:
     axes.text(-LEFT / (WIDTH * axes.get_position().width), 1.045, figure.y, transform=axes.transAxes, va="bottom")
     _upright(axes, figure, look)
     axes.set_xlim(*axes.get_xlim())
-    axes.set_ylim(*axes.get_ylim())
+    axes.set_ylim(*_limits(figure))
+    _ticks(axes, figure.log)
     ends = [_end(line, look) for line in shown]
     ends += [(mark.label, look.muted, (axes.get_xlim()[1], mark.at)) for mark in across]
     _labels(axes, ends)
     return canvas
+
+
+def _limits(figure: Lines) -> tuple[float, float]:
+    """By the lines; a band that is much wider is cut, or it would be all that one sees."""
+    values = [value for line in figure.lines for value in line.y if math.isfinite(value)]
+    values += [mark.at for mark in figure.marks if mark.axis == "y"]
+    if "y" in figure.log:
+        positive = [value for value in values if value > 0.0] or [1.0]
+        return min(positive) / 1.6, max(positive) * 1.6
+    room = 0.08 * (max(values) - min(min(values), 0.0) or 1.0)
+    return min(min(values), 0.0) - (room if min(values) < 0.0 else 0.0), max(values) + room
 
 
 def _end(line: Line, look: Look) -> tuple[str, str, tuple[float, float]]:
@@ -201,6 +213,10 @@ def _dots(figure: Dots, look: Look) -> Any:
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(figure.x)
     _upright(axes, figure, look)
+    names = axes.yaxis.get_major_locator(), axes.yaxis.get_major_formatter()
+    _ticks(axes, figure.log)
+    axes.yaxis.set_major_locator(names[0])
+    axes.yaxis.set_major_formatter(names[1])
     return canvas
 
 
@@ -228,22 +244,32 @@ def _upright(axes: Any, figure: Figure, look: Look) -> None:
 
 
 def _scales(axes: Any, log: str) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+    for name, scale in (("x", axes.set_xscale), ("y", axes.set_yscale)):
+        if name in log:
+            scale("log")
+
+
+def _ticks(axes: Any, log: str) -> None:
+    """A few round numbers: powers of ten, and 2 and 5 between them where the axis is short."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        low, high = axis.get_view_interval()
         if name in log:
-            (axes.set_xscale if name == "x" else axes.set_yscale)("log")
-            axis.set_major_locator(LogLocator(numticks=7))
+            short = math.log10(high / low) < 1.7
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,), numticks=7))
             axis.set_minor_locator(NullLocator())
-            axis.set_minor_formatter(NullFormatter())
+        else:
+            axis.set_major_locator(MaxNLocator(5))
         axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 
 def spread(places: list[float], gap: float) -> NDArray[np.float64]:
-    """The nearest places, in the same order, that are at least `gap` apart."""
+    """The nearest places from 0 to 1, in the same order, that are at least `gap` apart, as long as there is room."""
     order = np.argsort(places, kind="stable")
     shift = gap * np.arange(len(places))
     out = np.empty(len(places))
     if places:
-        out[order] = isotonic_regression(np.asarray(places)[order] - shift).x + shift
+        nearest = isotonic_regression(np.asarray(places)[order] - shift).x
+        out[order] = np.clip(nearest, 0.0, max(1.0 - shift[-1], 0.0)) + shift
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -21,7 +22,7 @@ document.querySelectorAll("button[data-table]").forEach(button => button.addEven
   navigator.clipboard.writeText(text).then(() => { button.textContent = "copied"; });
 }));
 """
-WORDS = 24  # a cell longer than this is prose
+NUMBERS = re.compile(r"[-+−–±\d.,·%×⁻⁰¹²³⁴⁵⁶⁷⁸⁹ ]*|inf|nan")
 
 
 def html(page: Page) -> str:
@@ -79,18 +80,21 @@ def _figure(figure: Figure) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th>{_text(cell)}</th>" for cell in table.head)
-    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
+    words = [not all(map(NUMBERS.fullmatch, column)) for column in zip(*table.rows)]
+    head = _cells("th", table.head, words)
+    rows = "".join(_cells("td", row, words) for row in table.rows)
     copy = f'<button type="button" data-table="table-{table.name}">copy</button> '
     return (
         f'<div class="table">{_bar(table, copy)}<div class="scroll"><table id="table-{table.name}">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f"<thead>{head}</thead><tbody>{rows}</tbody></table></div>"
         f'<p class="note">{_text(table.note)}</p></div>'
     )
 
 
-def _cell(cell: str) -> str:
-    return f'<td class="words">{_text(cell)}</td>' if len(cell) > WORDS else f"<td>{_text(cell)}</td>"
+def _cells(tag: str, row: Sequence[str], words: list[bool]) -> str:
+    """A row; columns of numbers are on the right, and never broken."""
+    kinds = [' class="words"' if word else "" for word in words]
+    return f"<tr>{''.join(f'<{tag}{kind}>{_text(cell)}</{tag}>' for cell, kind in zip(row, kinds))}</tr>"
 
 
 def _bar(item: Item, more: str) -> str:

@@ -24,7 +24,7 @@ EXPERIMENTS: dict[str, ModuleType] = {
 ALIASES = {"figure-1": "run-times", "figure-2": "tracking"}  # the paper's two plots, in its order
 LEAD = (
     "Every experiment and every claim of Korda, Prashanth and Munos, “Fast gradient descent for drifting least squares "
-    "regression, with application to bandits”, done again, and then with what we recommend. What holds, and by how much:"
+    "regression, with application to bandits”, done again, then with what we recommend. What holds, and by how much:"
 )
 
 

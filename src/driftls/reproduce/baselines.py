@@ -49,7 +49,7 @@ class Inversion(ShermanMorrison):
     def learn(self, x: Array, reward: float) -> None:
         """Take in a row."""
         self.A += np.outer(x, x)
-        self.inverse = np.linalg.inv(self.A)
+        self.inverse = np.asarray(np.linalg.inv(self.A), dtype=np.float64)
         self.b += reward * x
         self.theta = self.inverse @ self.b
 

@@ -10,7 +10,7 @@ import numpy as np
 from driftls import paper
 from driftls.environments import FreshContexts
 from driftls.policies import LinUCB
-from driftls.report import Line, Lines, Mark, Section, Table, number
+from driftls.report import Item, Line, Lines, Mark, Section, Table, number
 from driftls.reproduce.baselines import BASELINES
 from driftls.reproduce.work import Options, Piece
 from driftls.simulate import simulate
@@ -25,21 +25,28 @@ COMPILED: dict[str, Any] = {
 }
 LANES = {FAST: "SAGA and diagonal widths, dense", EXACT: "exact policy, dense"}
 METHODS = [*BASELINES, EXACT, FAST]
-ARMS, DIM = 20, 136
+ARMS, DIM, READY = 20, 136, 4
+TEXT = [
+    "The paper gives orders only: O(d) a step against O(d²) or O(d³). A constant decides from which d on that pays.",
+    "Here: new dense arms in every round, exact LinUCB in three forms (a new inverse a round, Sherman-Morrison on "
+    "BLAS, our compiled one) and SAGA with diagonal widths, 8 steps a round.",
+]
 
 
 def pieces(options: Options) -> list[Piece]:
     """First all kernels, then times: each d with 20 arms, each number of arms with d = 136."""
-    dims = options.pick([8, 32, 128, 512], [8, 16, 32, 64, 128, 256, 512, 1024], [8, 16, 32, 64, 128, 256, 512, 1024, 2048])
+    dims = 2 ** np.arange(3, options.pick(10, 11, 12), options.pick(2, 1, 1))
     arms = options.pick([5, 20, 80], [5, 10, 20, 40, 80, 160], [5, 10, 20, 40, 80, 160])
-    todo = [(dim, ARMS) for dim in dims] + [(DIM, count) for count in arms]
+    todo = [(int(dim), ARMS) for dim in dims] + [(DIM, count) for count in arms]
     seconds = options.pick(0.15, 0.5, 2.0)
-    ready = [Piece(LANES[method], cost, {"method": method, "dim": 4, "arms": 3, "seconds": 0.0}) for method in COMPILED]
+    ready = [
+        Piece(LANES[method], cost, {"method": method, "dim": READY, "arms": 3, "seconds": 0.0}) for method in COMPILED
+    ]
     return ready + [
         Piece("scaling", cost, {"method": method, "dim": dim, "arms": count, "seconds": seconds}, timed=True)
         for dim, count in todo
         for method in METHODS
-    ]  # fmt: skip
+    ]
 
 
 def cost(method: str, dim: int, arms: int, seconds: float) -> dict[str, Any]:
@@ -76,55 +83,51 @@ def _python(method: str, environment: FreshContexts, rounds: int) -> tuple[float
 
 def show(options: Options, data: list[dict[str, Any]]) -> Section:
     """Cost against d with the crossing, against K, and the table."""
-    timed = [one for one in data if one["dim"] > 4]
-    by_dim = {m: sorted((o["dim"], o["choose"] + o["learn"]) for o in timed if o["method"] == m and o["arms"] == ARMS) for m in METHODS}
-    by_arms = {m: sorted((o["arms"], o["choose"] + o["learn"]) for o in timed if o["method"] == m and o["dim"] == DIM) for m in METHODS}
-    by_dim = {m: [pair for pair in pairs if pair[0] != DIM] for m, pairs in by_dim.items()}
-    meets = {m: crossing(by_dim[m], by_dim[FAST]) for m in METHODS[:-1]}
-    last = by_dim[FAST][-1]
-    ratios = {m: by_dim[m][-1][1] / last[1] for m in METHODS[:-1]}
-    marks = [Mark(meets[EXACT], f"pays from d ≈ {meets[EXACT]:.0f}")] if meets[EXACT] else []
-    items = [
-        Lines(
-            "scaling-dim",
-            f"Cost a round against d, {ARMS} new arms a round",
-            "Choosing and learning together, dense features. The mark is where the fast one crosses the compiled exact one.",
-            "dimension d",
-            "µs a round",
-            [_line(m, by_dim[m], colour) for colour, m in enumerate(METHODS, 1)],
-            "xy",
-            marks,
-        ),
-        Lines(
-            "scaling-arms",
-            f"Cost a round against the number of arms, d = {DIM}",
-            "Widths of K new arms cost the exact methods K d², the fast one K d.",
-            "arms K",
-            "µs a round",
-            [_line(m, by_arms[m], colour) for colour, m in enumerate(METHODS, 1)],
-        ),
-        Table(
-            "scaling",
-            "µs a round",
-            ["method", "d", "K", "choose", "learn"],
-            [[o["method"], str(o["dim"]), str(o["arms"]), number(o["choose"]), number(o["learn"])] for o in timed],
-            "One core. Baselines are driven from Python, which costs them some 5 µs a round.",
-        ),
-    ]  # fmt: skip
-    pays = f"from d ≈ {meets[EXACT]:.0f} on" if meets[EXACT] else "at every d measured"
-    return Section(
-        "scaling",
-        TITLE,
-        [
-            "The paper gives orders only: O(d) a step against O(d²) or O(d³). A constant decides from which d on that "
-            "pays. Here: new dense arms in every round, exact LinUCB in three forms (a new inverse a round, "
-            "Sherman-Morrison on BLAS, and our compiled one) and SAGA with diagonal widths, 8 steps a round.",
-        ],
-        items,
-        f"the fast method pays {pays} against compiled exact LinUCB; at d = {last[0]} it is {number(ratios[EXACT])} times "
-        f"as fast as that, {number(ratios['Sherman-Morrison on BLAS'])} times as fast as Sherman-Morrison on BLAS and "
-        f"{number(ratios['inversion'])} times as fast as inversion.",
+    timed = [one for one in data if one["dim"] > READY]
+    by_dim = {m: _costs(timed, m, "dim", {"arms": ARMS}) for m in METHODS}
+    meets = crossing(by_dim[EXACT], by_dim[FAST])
+    big, least = by_dim[FAST][-1]
+    ratio = {method: number(by_dim[method][-1][1] / least) for method in METHODS}
+    always = "at every d measured" if by_dim[EXACT][0][1] > by_dim[FAST][0][1] else "at no d measured"
+    pays = f"from d ≈ {meets:.0f} on" if meets else always
+    found = (
+        f"the fast method pays {pays} against compiled exact LinUCB; at d = {big} it is {ratio[EXACT]} times as fast "
+        f"as that, {ratio['Sherman-Morrison on BLAS']} times as fast as Sherman-Morrison on BLAS and "
+        f"{ratio['inversion']} times as fast as inversion."
     )
+    return Section("scaling", TITLE, TEXT, [*_figures(timed, by_dim, meets), _table(timed)], found)
+
+
+def _costs(timed: list[dict[str, Any]], method: str, key: str, fixed: dict[str, int]) -> list[tuple[int, float]]:
+    own = [one for one in timed if one["method"] == method and fixed.items() <= one.items()]
+    return sorted((one[key], one["choose"] + one["learn"]) for one in own)
+
+
+def _figures(timed: list[dict[str, Any]], by_dim: dict[str, Any], meets: float | None) -> list[Item]:
+    by_arms = {m: _costs(timed, m, "arms", {"dim": DIM}) for m in METHODS}
+    dims, arms = ([_line(m, costs[m], k) for k, m in enumerate(METHODS, 1)] for costs in (by_dim, by_arms))
+    marks = [Mark(meets, f"pays from d ≈ {meets:.0f}")] if meets else []
+    titles = f"Cost a round against d, {ARMS} new arms a round", f"Cost a round against the number of arms, d = {DIM}"
+    captions = (
+        "Choosing and learning together, dense features. The mark: where the fast one crosses the compiled exact one.",
+        "Widths of K new arms cost the exact methods K d², the fast one K d.",
+    )
+    return [
+        Lines("scaling-dim", titles[0], captions[0], "dimension d", "µs a round", dims, "xy", marks),
+        Lines("scaling-arms", titles[1], captions[1], "arms K", "µs a round", arms),
+    ]
+
+
+def _table(timed: list[dict[str, Any]]) -> Item:
+    cases = dict.fromkeys((one["dim"], one["arms"]) for one in timed)
+    rows = [[str(dim), str(arms), *(_cell(timed, method, dim, arms) for method in METHODS)] for dim, arms in cases]
+    note = "One core. The first two are driven from Python, which is most of what they cost at a small d."
+    return Table("scaling", "µs a round, choosing + learning", ["d", "K", *METHODS], rows, note)
+
+
+def _cell(timed: list[dict[str, Any]], method: str, dim: int, arms: int) -> str:
+    [one] = [one for one in timed if (one["method"], one["dim"], one["arms"]) == (method, dim, arms)]
+    return f"{number(one['choose'])} + {number(one['learn'])}"
 
 
 def _line(method: str, pairs: list[tuple[int, float]], colour: int) -> Line:

@@ -32,17 +32,22 @@ def show(options: Options, data: list[Any]) -> Section:
         used = f"λₙ = {_formula(tracker.regularisation)}"
         if tracker.step_size != Power(0.0):
             used += f"; γₙ = {_formula(tracker.step_size)}"
-        rows.append([name, PRINTED.get(name, "–"), type(tracker).__name__, used, repr(policy.width)])
+        rows.append([name, PRINTED.get(name, "–"), type(tracker).__name__, used, _width(policy.width)])
     return Section(
         "settings",
         TITLE,
         [
-            "What the paper prints, and what was used here, as the policies say it themselves. The paper prints neither "
-            "κ (here 1 for its own policies, estimated from the data for ours) nor LinUCB's ridge (here 1)."
+            "What the paper prints, and what was used here, as the policies say it themselves. The paper prints no κ "
+            "(here 1 for its own policies, estimated from the data for ours) and no ridge of LinUCB (here 1)."
         ],
         [Table("settings", "Settings", ["policy", "printed", "tracker", "as used", "width"], rows)],
         "the paper's three settings are used as printed; κ and LinUCB's ridge are not printed, and are 1.",
     )
+
+
+def _width(width: Any) -> str:
+    kept = width.settings()
+    return type(width).__name__ + "".join(f", {key} = {kept[key]}" for key in ("method", "steps") if key in kept)
 
 
 def _formula(schedule: Any) -> str:

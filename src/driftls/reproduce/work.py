@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ Progress = Callable[[str, int, int], None]  # which experiment; pieces done, of 
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for: how much (0 quick, 1 as usual, 2 full), the first seed, and logs instead of synthetic days."""
+    """What was asked for: how much (0 quick, 1 as usual, 2 full), the first seed, logs instead of synthetic days."""
 
     size: int = 1
     seed: int = 0
