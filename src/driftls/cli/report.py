@@ -17,6 +17,7 @@ class Format(StrEnum):
     MARKDOWN = "md"
 
 
+As = Annotated[Format, typer.Option(help="One self-contained page, or Markdown with a figures folder.")]
 Figures = Annotated[Path | None, typer.Option(file_okay=False, help="Folder for every figure as SVG and PDF.")]
 
 
@@ -24,9 +25,7 @@ Figures = Annotated[Path | None, typer.Option(file_okay=False, help="Folder for 
 def report(
     runs: Annotated[list[Path], typer.Argument(exists=True, help="Files of runs, or folders of them.")],
     out: Annotated[Path | None, typer.Option(dir_okay=False, help="The page; report.html if not given.")] = None,
-    format: Annotated[Format, typer.Option(help="One self-contained page, or Markdown with a figures folder.")] = (
-        Format.HTML
-    ),
+    format: As = Format.HTML,
     figures: Figures = None,
     as_json: AsJson = False,
 ) -> None:
@@ -52,8 +51,7 @@ def report(
     page = stage.of_runs([Run.load(path) for path in paths], stage.how(files=str(len(paths))))
     files = stage.write(page, out or Path(f"report.{format}"), format=format.value, figures=figures)
     if as_json:
-        problems = {section.title: section.found for section in page.sections}
-        typer.echo(json.dumps({"runs": len(paths), "problems": problems, "files": [str(file) for file in files]}))
+        typer.echo(json.dumps({"runs": len(paths), "files": [str(file) for file in files], **page.data()}))
         return
     for section in page.sections:
         typer.echo(f"{section.title}: {section.found}")

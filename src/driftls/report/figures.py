@@ -28,8 +28,8 @@ DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1,
 class Look(NamedTuple):
     """Colours: of text, of what is secondary, of grid lines, and of the series.
 
-    The hues are those of Okabe and Ito, which colour-blind readers tell apart, made darker or lighter until a label
-    in them can be read.
+    A label in any of the series' colours can be read, and colour-blind readers tell them apart; tests/test_report.py
+    computes both.
     """
 
     ink: str
@@ -42,8 +42,8 @@ class Look(NamedTuple):
         return self.ink if number == 0 else self.series[(number - 1) % len(self.series)]
 
 
-LIGHT = Look("#1a1a1a", "#5f5f5f", "#dedede", ("#0067a3", "#c04a00", "#007a5a", "#a83f80", "#8a6100", "#2b7fb8"))
-DARK = Look("#ececec", "#a8a8a8", "#3a3a3a", ("#5fb4ea", "#ff8f52", "#35c79a", "#ec9dcb", "#e6b032", "#a5dcf8"))
+LIGHT = Look("#1a1a1a", "#5f5f5f", "#dedede", ("#004a80", "#7d2200", "#157a5a", "#c030ad", "#a5610d", "#4a20d8"))
+DARK = Look("#ececec", "#a8a8a8", "#3a3a3a", ("#7cc0f5", "#f0602a", "#2fd08f", "#e57fb4", "#e8d63a", "#9a80f5"))
 # no colour at all, but names that the page's style sheet gives a colour to, light or dark
 NAMES = ("ink", "muted", "grid", "c1", "c2", "c3", "c4", "c5", "c6")
 PLACEHOLDERS = tuple(f"#0a0b{number:02x}" for number in range(len(NAMES)))

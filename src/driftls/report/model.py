@@ -90,6 +90,10 @@ class Lines:
     log: str = "xy"
     marks: Sequence[Mark] = ()
 
+    def data(self) -> dict[str, Any]:
+        """Every point that is drawn, for machines."""
+        return {line.label: {"x": list(line.x), "y": list(line.y)} for line in self.lines}
+
     def csv(self) -> str:
         """Every point that is drawn."""
         rows = [
@@ -122,6 +126,10 @@ class Dots:
     log: str = ""
     marks: Sequence[Mark] = ()
 
+    def data(self) -> dict[str, Any]:
+        """Every value that is drawn, for machines."""
+        return {dot.label: {"value": dot.value, "half": dot.half} for dot in self.dots}
+
     def csv(self) -> str:
         """Every value that is drawn."""
         return _csv(["name", self.x, "half interval"], [(dot.label, dot.value, dot.half) for dot in self.dots])
@@ -136,6 +144,10 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+
+    def data(self) -> dict[str, Any]:
+        """The table as shown, for machines."""
+        return {"head": list(self.head), "rows": [list(row) for row in self.rows]}
 
     def csv(self) -> str:
         """The table as shown."""
@@ -165,6 +177,13 @@ class Page:
     lead: str
     sections: Sequence[Section]
     how: dict[str, str] = field(default_factory=dict)
+
+    def data(self) -> dict[str, Any]:
+        """All that the page shows, for machines."""
+        return {
+            section.name: {"found": section.found, **{item.name: item.data() for item in section.items}}
+            for section in self.sections
+        }
 
     @property
     def figures(self) -> list[Figure]:

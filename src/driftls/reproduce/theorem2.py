@@ -23,7 +23,8 @@ TEXT = [
     "phase. It has no experiment on it.",
     "Here: the unit sphere, ‖θ*‖ = 1, noise uniform on [-1, 1]. fPEGE-GD has Theorem 1's step with the c that its "
     "condition asks for; the step c/n of the algorithm's box, whose first steps are larger than any stable one, is "
-    "drawn as well. PEGE explores one basis again and again, so exact least squares is the mean reward of each direction: timed, too.",
+    "drawn as well. PEGE explores one basis again and again, so exact least squares is the mean reward of each "
+    "direction: that is timed, too.",
 ]
 METHODS: dict[str, Any] = {
     "PEGE": lambda actions, seed: paper.pege(actions),

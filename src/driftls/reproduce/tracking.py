@@ -94,7 +94,8 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
     printed = sorted(relative[scheme] for scheme in PAPER)
     found = (
         f"after {n:,} rows the paper's settings are {number(printed[0])} to {number(printed[-1])} of the solution's "
-        f"length away from it, where θ = 0 is at 1; SAGA is at {number(relative['SAGA'])} and CD at {number(relative['CD'])}."
+        f"length away from it, where θ = 0 is at 1; SAGA is at {number(relative['SAGA'])}, "
+        f"CD at {number(relative['CD'])}."
     )
     return Section("tracking", TITLE, TEXT, [*_figures(data), table], found)
 

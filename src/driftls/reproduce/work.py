@@ -8,6 +8,8 @@ import json
 import math
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -129,19 +131,30 @@ def _spread(todo: list[tuple[str, Piece]], folder: Path, jobs: int, tell: Callab
                 submit(lanes.pop(lane_name, []))
 
 
+def _end_with_parent() -> None:
+    """Ctrl-C ends a worker without a word, and no worker outlives who started it, however that one ended."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 @contextmanager
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     # One process a core is enough: BLAS must not start threads of its own. A new process reads this when it starts.
     before = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    spawn = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_end_with_parent)
     try:
         yield pool
-    except BaseException:
-        pool.shutdown(wait=True, cancel_futures=True)
-        raise
     finally:
-        pool.shutdown()
+        pool.shutdown(cancel_futures=True)
         os.environ.pop("OPENBLAS_NUM_THREADS")
         if before is not None:
             os.environ["OPENBLAS_NUM_THREADS"] = before
