@@ -95,14 +95,13 @@ def test_labels_that_overlap_would_be_noticed(browser, tmp_path):
 
 
 def test_dark_and_light_differ(browser, small):
+    colours = (
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('svg text')).fill]"
+    )
     seen = []
     for scheme in ("light", "dark"):
         browser.open(small, 1280, scheme)
-        seen.append(
-            browser.value(
-                "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('svg text')).fill]"
-            )
-        )
+        seen.append(browser.value(colours))
     assert seen[0][0] != seen[1][0]
     assert seen[0][1] != seen[1][1]
 

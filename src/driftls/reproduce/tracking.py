@@ -18,7 +18,7 @@ from driftls.trackers import CD, SAGA
 TITLE = "Tracking error"
 DIM = 136
 ROWS = 50_000
-POINTS = 40
+POINTS = 25
 SCHEMES: dict[str, Any] = {
     "fRLS-GD": paper.frls_gd,
     "fRLS-SVRG": paper.frls_svrg,
