@@ -7,13 +7,15 @@ from types import ModuleType
 
 from driftls.errors import SettingsError
 from driftls.report import Page, how
-from driftls.reproduce import scaling, section4, settings, theorem1, theorem2, tracking
+from driftls.reproduce import ctr, runtimes, scaling, section4, settings, theorem1, theorem2, tracking
 from driftls.reproduce.work import Options, Progress, do
 
 __all__ = ["ALIASES", "EXPERIMENTS", "Options", "reproduce"]
 
 # in the order of the page
 EXPERIMENTS: dict[str, ModuleType] = {
+    "run-times": runtimes,
+    "ctr": ctr,
     "tracking": tracking,
     "settings": settings,
     "theorem-1": theorem1,
