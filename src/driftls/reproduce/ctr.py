@@ -83,5 +83,7 @@ def _table(data: list[dict[str, Any]], scores: dict[str, Any], shares: dict[str,
         rows.append([policy, replayed, plus_minus(*interval(values.tolist())), plus_minus(*shares[policy]), between])
     head = ["policy", "CTR, replay", "CTR, true", "% of LinUCB's", "random 0, LinUCB 100"]
     counted = sum(one["evaluations"] for one in data) / sum(one["lines"] for one in data)
-    note = f"Clicks a 10,000 lines. Replay counts {number(100 * counted)}% of the lines. Without a truth, both are equal."
+    note = (
+        f"Clicks a 10,000 lines. Replay counts {number(100 * counted)}% of the lines. Without a truth, both are equal."
+    )
     return Table("ctr", f"{data[0]['lines']:,} lines a day", head, rows, note)

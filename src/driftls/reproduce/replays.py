@@ -41,7 +41,7 @@ POLICIES = [*PAIRS, *ARTICLES]
 
 
 def features() -> Hashed:
-    """Pairs of a visitor's feature and an article, hashed: R6B describes no articles, and a shared theta needs pairs."""
+    """Pairs of user feature and article, hashed: a shared theta needs pairs, and R6B has no features of articles."""
     return Hashed(DIM, user_dim=USER)
 
 

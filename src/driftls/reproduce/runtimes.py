@@ -8,7 +8,7 @@ from typing import Any
 
 from driftls.report import Dot, Dots, Item, Section, Table, number
 from driftls.reproduce.baselines import BASELINES
-from driftls.reproduce.replays import DIM, KAPPA, LINUCB, POLICIES, day_of, features, played
+from driftls.reproduce.replays import DIM, KAPPA, LINUCB, day_of, features, played
 from driftls.reproduce.work import Options, Piece
 
 TITLE = "Run times"
@@ -26,7 +26,8 @@ TEXT = [
     "that LinUCB finds its inverse; its times suggest a new one in every round.",
     f"Here: lines of a day, some 35 articles each, pairs hashed to d = {DIM}. Exact LinUCB in four forms: a new "
     "inverse a round and Sherman-Morrison, both dense on BLAS and from Python; our compiled one, which uses that pairs "
-    "are sparse; and one exact model an article, d = 136, which is the method made for this case. Every ratio names its baseline.",
+    "are sparse; and one exact model an article, d = 136, which is the method made for this case. Every ratio names "
+    "its baseline.",
 ]
 
 
@@ -35,7 +36,9 @@ def pieces(options: Options) -> list[Piece]:
     lines = options.pick(20_000, 50_000, 200_000)
     days = [(int(k), log) for k, log in enumerate(options.logs)] or [(2, ""), (4, "")][: options.pick(1, 2, 2)]
     return [
-        Piece("run times", spent, {"method": method, "lines": lines, "seed": options.seed, "day": day, "log": log}, True)
+        Piece(
+            "run times", spent, {"method": method, "lines": lines, "seed": options.seed, "day": day, "log": log}, True
+        )
         for method in METHODS
         for day, log in days
     ]
@@ -47,7 +50,11 @@ def spent(method: str, lines: int, seed: int, day: int, log: str) -> dict[str, A
         return {"method": method, "day": day, **_dense(method, day_of(lines, seed, day, log), lines // 50)}
     played(method, day_of(lines, seed, day, log), seed, limit=200)  # what has to be compiled or loaded is then
     run = played(method, day_of(lines, seed, day, log), seed, limit=lines)
-    return {"method": method, "day": day, **{part: 1e6 * run.seconds[part] / run.rounds for part in ("choose", "learn")}}
+    return {
+        "method": method,
+        "day": day,
+        **{part: 1e6 * run.seconds[part] / run.rounds for part in ("choose", "learn")},
+    }
 
 
 def _dense(method: str, log: Any, lines: int) -> dict[str, float]:
@@ -89,7 +96,14 @@ def _printed(total: dict[str, float]) -> Item:
         ratios = [f"{PRINTED[LINUCB][k] / ms:.0f}" for k, ms in enumerate(times)]
         here = [number(total[slow] / total[method]) for slow in [*EXACT, LINUCB]]
         rows.append([method, *(f"{ms:,}" for ms in times), *ratios, *here])
-    head = ["", "day 2, ms", "day 4, ms", "LinUCB / it", "LinUCB / it", *(f"here: {slow} / it" for slow in [*EXACT, LINUCB])]
+    head = [
+        "",
+        "day 2, ms",
+        "day 4, ms",
+        "LinUCB / it",
+        "LinUCB / it",
+        *(f"here: {slow} / it" for slow in [*EXACT, LINUCB]),
+    ]
     note = "Left what the paper prints, for days 2 and 4; right how many times as long each exact method takes here."
     return Table("run-times-paper", "The paper's run times, as ratios", head, rows, note)
 
