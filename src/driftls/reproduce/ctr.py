@@ -16,11 +16,12 @@ VARIANTS = ("fLinUCB-GD", "fLinUCB-SVRG", "fLinUCB-SAG")
 OURS = ("SAGA, diagonal widths", "SAGA, one model an article")
 TEXT = [
     "The paper reports that its variants reached 75% of LinUCB's CTR score under their best configurations, and "
-    "believes that LinUCB had not seen enough data. It prints no score, no κ, and not how a visitor and an article become a vector.",
+    "believes that LinUCB had not seen enough data. It prints no score, no κ, and not how a visitor and an article "
+    "become a vector.",
     f"Here: replay over the log, pairs hashed to d = {DIM}, κ = {KAPPA}, the standard deviation of a click, for all "
     "that have one. On a synthetic day the click rate of every candidate is known, so the true score over all lines "
     "stands beside the replay's, which counts some 3% of them. The variants start at θ = 0 with small steps, and their "
-    "printed widths hardly differ between arms that do not recur: they are close to choosing at random.",
+    "printed widths hardly differ between arms that do not recur: neither has gone far in one day.",
 ]
 
 
