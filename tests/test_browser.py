@@ -62,6 +62,8 @@ def check(browser, path, page, width, scheme):
     )
     assert drawn == len(page.figures)
     assert browser.value("document.documentElement.scrollWidth") <= width
+    ids = browser.value("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
     assert browser.value(CROWDED) == []
     assert browser.value(WIDE) == []
 
@@ -76,6 +78,13 @@ def small(tmp_path_factory):
 @pytest.mark.parametrize(("width", "scheme"), SIZES, ids=str)
 def test_a_page_is_whole(browser, small, width, scheme):
     check(browser, small, PAGE, width, scheme)
+
+
+@pytest.mark.parametrize(("width", "scheme"), SIZES, ids=str)
+def test_the_page_of_the_paper_is_whole(browser, little, tmp_path, width, scheme):
+    path = tmp_path / "r.html"
+    report.write(little, path)
+    check(browser, path, little, width, scheme)
 
 
 def test_a_request_would_be_noticed_and_refused(browser, tmp_path):

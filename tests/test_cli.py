@@ -61,7 +61,7 @@ def test_help_has_examples(command):
         (["reproduce", "--quick", "--full"], "not together with --full"),
         (["reproduce", "--log", "nowhere.gz"], "'nowhere.gz' does not exist"),
         (["reproduce", "--out", __file__], "is a file"),
-        (["report"], "Missing argument 'RUNS...'"),
+        (["report"], "Missing argument"),
         (["report", "nowhere.json"], "'nowhere.json' does not exist"),
         (["report", ".", "--format", "pdf"], "Invalid value for '--format'"),
         (["simulate"], "Missing option '--policy'"),

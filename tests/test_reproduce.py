@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftls import reproduce
+from driftls import report, reproduce
 from driftls.errors import InputError, SettingsError
 from driftls.reproduce import baselines, scaling, work
 from driftls.reproduce.work import Options, Piece
@@ -118,6 +118,41 @@ def test_the_crossing_is_none_where_there_is_none():
     low, high = [(10, 1.0), (100, 2.0)], [(10, 3.0), (100, 3.0)]
     assert scaling.crossing(low, high) is None
     assert scaling.crossing(high, low) is None
+
+
+# -- the whole page, from little work ----------------------------------------------------------------------------------
+
+LITTLE = {"rows": 400, "lines": 200, "rounds": 1500, "runs": 4, "seconds": 0.0, "phases": 1}
+
+
+def little_page(folder):
+    """Every experiment with all its pieces, each as small as it can be."""
+    options = Options(size=0, seed=1)
+    pieces = {
+        name: [
+            piece._replace(arguments={key: LITTLE.get(key, value) for key, value in piece.arguments.items()})
+            for piece in each.pieces(options)
+            if piece.arguments.get("seed", 1) < 3  # two seeds are enough for an interval
+        ]
+        for name, each in reproduce.EXPERIMENTS.items()
+    }
+    data = work.do(pieces, folder, 1, lambda *_: None)
+    return report.Page("Little", "", [each.show(options, data[name]) for name, each in reproduce.EXPERIMENTS.items()])
+
+
+def test_every_part_of_the_paper_has_its_place(tmp_path, little):
+    names = [section.name for section in little.sections]
+    assert names == list(reproduce.EXPERIMENTS)
+    assert all(section.found and section.text and section.items for section in little.sections)
+    items = [item.name for section in little.sections for item in section.items]
+    assert len(items) == len(set(items))
+    assert {"tracking-absolute", "tracking-relative", "tracking-ours", "run-times-paper", "ctr-share"} < set(items)
+    text = report.html(little)
+    for printed in ("1,367,018", "1,717,997", "4,933", "6,474", "81,818", "107,386", "44,504", "55,630", "75%"):
+        assert printed in text
+    assert "nan" not in "".join(section.found for section in little.sections)
+    files = report.write(little, tmp_path / "r.md", format="md")
+    assert len(files) == 1 + 2 * len(little.figures)
 
 
 # -- a run, as a user runs it ------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from driftls.report.model import Dots, Figure, Line, Lines, number
 __all__ = ["DARK", "LIGHT", "Look", "check_extra", "draw", "inline", "save", "spread"]
 
 WIDTH, HEIGHT = 5.4, 3.7  # inches: on a phone's 390 px the text is still 9 px high
-LEFT, TOP, BOTTOM = 0.62, 0.34, 0.52
+LEFT, TOP, BOTTOM = 0.74, 0.34, 0.52
 SIZE = 10.0
 CHARACTER = 0.079  # inches, the mean at that size
 DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
@@ -255,12 +255,12 @@ def _ticks(axes: Any, log: str) -> None:
 
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         low, high = axis.get_view_interval()
-        if name in log:
-            short = math.log10(high / low) < 1.7
-            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,), numticks=7))
-            axis.set_minor_locator(NullLocator())
+        if name in log and high > 5.0 * low:
+            subs = (1.0, 2.0, 5.0) if high < 50.0 * low else (1.0,)
+            axis.set_major_locator(LogLocator(subs=subs, numticks=7))
         else:
-            axis.set_major_locator(MaxNLocator(5))
+            axis.set_major_locator(MaxNLocator(4 if name in log else 5))
+        axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 

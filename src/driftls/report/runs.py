@@ -20,12 +20,11 @@ def of_runs(runs: Sequence[Run], how: dict[str, str] | None = None) -> Page:
 
     Examples
     --------
-    >>> from driftls.environments import FixedArms
-    >>> from driftls.policies import Random
-    >>> from driftls.simulate import simulate
-    >>> page = of_runs([simulate(Random(3, seed=s), FixedArms(3, 4, seed=s), 50, seed=s) for s in range(2)])
-    >>> page.sections[0].title, [figure.name for figure in page.figures]
-    ('FixedArms(dim=3, arms=4), 50 rounds', ['1-regret', '1-reward'])
+    >>> told = {"problem": "coins", "seed": 0, "rounds": 50, "points": [10, 50], "seconds": {}}
+    >>> runs = [Run(policy=name, traces={"regret": [1.0, end]}, **told) for name, end in (("a", 4.0), ("b", 3.0))]
+    >>> page = of_runs(runs)
+    >>> page.sections[0].title, page.sections[0].found
+    ('coins, 50 rounds', 'b has the lowest regret, 3 on average.')
     """
     if not runs:
         raise InputError("a report needs at least one run, got none. Pass files that Run.save wrote.")

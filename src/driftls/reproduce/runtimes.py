@@ -105,4 +105,4 @@ def _printed(total: dict[str, float]) -> Item:
 def _table(data: list[dict[str, Any]]) -> Item:
     rows = [[one["method"], str(one["day"]), number(one["choose"]), number(one["learn"])] for one in data]
     note = "One line in some 35 is learned from: learning is cheap a line, even where it is not a round."
-    return Table("run-times", "µs a line", ["method", "day", "choosing", "learning"], rows, note)
+    return Table("run-times-parts", "µs a line", ["method", "day", "choosing", "learning"], rows, note)

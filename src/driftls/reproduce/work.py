@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from driftls import __version__
 from driftls.kernels.compile import DIGEST
 
-__all__ = ["Options", "Piece", "Progress", "do", "pieces_of"]
+__all__ = ["Options", "Piece", "Progress", "do"]
 
 Progress = Callable[[str, int, int], None]  # which experiment; pieces done, of how many
 
@@ -62,41 +62,49 @@ class Piece(NamedTuple):
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24] + ".json"
 
 
+class Task(NamedTuple):
+    """A piece that is still to be done."""
+
+    experiment: str
+    piece: Piece
+    file: Path
+
+
 def _is_file(value: Any) -> bool:
     return isinstance(value, str) and os.path.isfile(value)
-
-
-def pieces_of(lane: str, function: Callable[..., Any], many: Sequence[dict[str, Any]], **more: Any) -> list[Piece]:
-    """A piece for each set of arguments."""
-    return [Piece(lane, function, arguments, **more) for arguments in many]
 
 
 def do(pieces: dict[str, list[Piece]], folder: Path, jobs: int, progress: Progress) -> dict[str, list[Any]]:
     """The results of all pieces by experiment, in order; what is in the folder already is read instead."""
     folder.mkdir(parents=True, exist_ok=True)
-    missing = {name: [piece for piece in of if not (folder / piece.name).exists()] for name, of in pieces.items()}
+    files = {name: [folder / piece.name for piece in of] for name, of in pieces.items()}
+    missing = [
+        Task(name, piece, file)
+        for name, of in pieces.items()
+        for piece, file in zip(of, files[name])
+        if not file.exists()
+    ]
 
     def tell(name: str) -> None:
-        there = sum((folder / piece.name).exists() for piece in pieces[name])
-        progress(name, there, len(pieces[name]))
+        progress(name, sum(file.exists() for file in files[name]), len(files[name]))
 
     for name in pieces:
         tell(name)
     for timed in (False, True):
-        todo = [(name, piece) for name, of in missing.items() for piece in of if piece.timed is timed]
-        if jobs == 1:
-            for name, piece in todo:
-                _keep(piece, folder)
-                tell(name)
-        else:
-            _spread(todo, folder, 1 if timed else jobs, tell)
-    return {name: [json.loads((folder / piece.name).read_text()) for piece in of] for name, of in pieces.items()}
+        todo = [task for task in missing if task.piece.timed is timed]
+        if jobs > 1:
+            _spread(todo, 1 if timed else jobs, tell)
+            continue
+        for task in todo:
+            _keep(task.piece, task.file)
+            tell(task.experiment)
+    return {name: [json.loads(file.read_text()) for file in of] for name, of in files.items()}
 
 
-def _keep(piece: Piece, folder: Path) -> None:
-    part = folder / f".{piece.name}.{os.getpid()}.part"
+def _keep(piece: Piece, file: Path) -> None:
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
     part.write_text(json.dumps(_plain(piece.function(**piece.arguments)), allow_nan=False))
-    part.replace(folder / piece.name)
+    part.replace(file)
 
 
 def _plain(value: Any) -> Any:
@@ -110,25 +118,25 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _spread(todo: list[tuple[str, Piece]], folder: Path, jobs: int, tell: Callable[[str], None]) -> None:
+def _spread(todo: list[Task], jobs: int, tell: Callable[[str], None]) -> None:
     """Over processes: first the first piece of each lane, then the others as their lane is ready."""
-    lanes: dict[str, list[tuple[str, Piece]]] = {}
-    for name, piece in todo:
-        lanes.setdefault(piece.lane, []).append((name, piece))
+    lanes: dict[str, list[Task]] = {}
+    for task in todo:
+        lanes.setdefault(task.piece.lane, []).append(task)
     with _pool(jobs) as pool:
-        running: dict[Future[None], tuple[str, str]] = {}
+        running: dict[Future[None], Task] = {}
 
-        def submit(some: list[tuple[str, Piece]]) -> None:
-            running.update({pool.submit(_keep, piece, folder): (name, piece.lane) for name, piece in some})
+        def submit(tasks: list[Task]) -> None:
+            running.update({pool.submit(_keep, task.piece, task.file): task for task in tasks})
 
         for lane in lanes.values():
             submit([lane.pop(0)])
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                name, lane_name = running.pop(future)
+                task = running.pop(future)
                 future.result()
-                tell(name)
-                submit(lanes.pop(lane_name, []))
+                tell(task.experiment)
+                submit(lanes.pop(task.piece.lane, []))
 
 
 def _end_with_parent() -> None:
