@@ -10,7 +10,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-for module, quick in (
+PARTS = {"trackers": [], "pege": ["--quick"], "bandits": ["--quick"], "logs": [], "replay": ["--quick"]}
+for module, quick in PARTS.items():
     ("trackers", []),
     ("pege", ["--quick"]),
     ("bandits", ["--quick"]),

@@ -3,8 +3,8 @@
     python -m benchmarks.replay [coverage] [engines] [memory] [--quick] [--logs N]
 
 coverage: N synthetic logs; how often the 95% interval of the replay estimate has the truth in it, the mean truth of
-what the policy chose on all lines. engines: the compiled loop against the Python one, and each against the time of reading
-alone. memory: peak of a fresh process that replays a day from Parquet, over that of one that only imports.
+what the policy chose on all lines. engines: the compiled loop against the Python one, with and without the reading
+of the log. memory: peak of a fresh process that replays a day from Parquet, over that of one that only imports.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def replay(
         raise SettingsError(f"engine must be 'auto', 'compiled' or 'python', got {engine!r}.")
     if delay < 0 or every < 1 or (limit is not None and limit < 1):
         raise SettingsError(f"delay must be at least 0, every and limit at least 1, got {delay}, {every}, {limit}.")
-    log = log if isinstance(log, Log) else read(log)
+    log = log if isinstance(log, Log | SyntheticDay) else read(log)
     policies = dict(policy) if isinstance(policy, Mapping) else {type(policy).__name__: policy}
     if not policies:
         raise SettingsError("no policy to replay.")
