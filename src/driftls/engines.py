@@ -13,7 +13,7 @@ from typing import Any
 
 from driftls.errors import DriftlsError, SettingsError, missing_extra
 
-__all__ = ["each"]
+__all__ = ["each", "in_order"]
 
 PATIENCE = "10s"  # for a scheduler to answer
 _ONE = Lock()  # a worker of Dask may have several threads, but a limit of threads holds for its process
@@ -46,6 +46,21 @@ def each(
     if not items:
         return iter(())
     return _dask(function, items, cluster) if cluster else _loky(function, items, workers)
+
+
+def in_order(numbered: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+    """The results in the order of their items; those that are early wait.
+
+    >>> list(in_order(iter([(1, "b"), (0, "a")])))
+    ['a', 'b']
+    """
+    waiting: dict[int, Any] = {}
+    turn = 0
+    for number, result in numbered:
+        waiting[number] = result
+        while turn in waiting:
+            yield waiting.pop(turn)
+            turn += 1
 
 
 def _call(function: Callable[[Any], Any], number: int, item: Any) -> tuple[int, Any]:

@@ -33,7 +33,7 @@ def _of_tracker(knobs: dict[str, Any]) -> dict[str, Any]:
 
 def _saga(dim: int, kappa: float | None, seed: Seed, **knobs: Any) -> Policy:
     first, second = np.random.default_rng(seed).spawn(2)
-    tracker = SAGA(dim, seed=first, **_of_tracker(knobs))
+    tracker = SAGA(dim, seed=first, history=knobs.pop("history", None), **_of_tracker(knobs))
     return LinUCB(tracker=tracker, width=PhiWidth(), kappa=kappa, seed=second, **knobs)
 
 

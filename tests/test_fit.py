@@ -1,0 +1,166 @@
+"""Warm starts: sums over shards are exact, averages are close, and what comes out goes on learning."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from driftls import fit as fit_module
+from driftls import paper
+from driftls.errors import SettingsError
+from driftls.fit import Part, Sample, _add, _smallest, fit
+from driftls.history import Growing, Reservoir
+from driftls.policies import EnsembleTS, LinTS, LinUCB, named
+from driftls.trackers import CD, GD, RLS, SAGA
+from driftls.widths import DiagonalWidth, ExactWidth
+
+DIM, SHARDS, NOISE = 6, [300, 1, 512, 0, 87], 0.3
+THETA = np.linspace(-1.0, 1.0, DIM)
+
+
+def read(shard, sparse=False, theta=THETA, block=100):
+    """Blocks of the `shard`-th shard."""
+    rng = np.random.default_rng([5, shard])
+    X = rng.normal(size=(SHARDS[shard], theta.size)) * (rng.random((SHARDS[shard], theta.size)) < 0.7)
+    y = X @ theta + NOISE * rng.normal(size=len(X))
+    for first in range(0, len(y), block):
+        piece = X[first : first + block]
+        yield sp.csr_array(piece) if sparse else piece, y[first : first + block]
+
+
+def everything(**settings):
+    blocks = [pair for shard in range(len(SHARDS)) for pair in read(shard, **settings)]
+    return np.vstack([X for X, _ in blocks]), np.concatenate([y for _, y in blocks])
+
+
+def saga(capacity=200, dim=DIM):
+    return named.POLICIES["flinucb-saga"](dim, None, 3, history=Reservoir(capacity))
+
+
+MAKERS = {
+    "linucb": paper.linucb,
+    "flinucb-cd": partial(named.make, "flinucb-cd"),
+    "flinucb-saga": lambda dim: saga(dim=dim),
+}
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", MAKERS)
+def test_sums_over_shards_give_the_solution_of_all_rows(name, sparse):
+    X, y = everything()
+    exact = RLS(DIM).partial_fit(X, y)
+    found = fit(MAKERS[name](DIM), range(len(SHARDS)), partial(read, sparse=sparse), workers=1)
+    assert (found.rows, found.exact, len(found.policy.tracker)) == (900, True, 900)
+    np.testing.assert_allclose(found.policy.theta, exact.theta, rtol=0, atol=1e-9 * np.abs(exact.theta).max())
+    if name != "flinucb-saga":
+        arms = np.random.default_rng(1).normal(size=(4, DIM))
+        by_hand = LinUCB(tracker=exact, width=ExactWidth())
+        ids = range(4)
+        # phi by coordinate descent stops at a small residual; exact widths agree to rounding
+        tolerance = 1e-9 if name == "linucb" else 1e-3
+        np.testing.assert_allclose(found.policy.widths(arms, ids=ids), by_hand.widths(arms, ids=ids), rtol=tolerance)
+
+
+def test_the_sums_that_cd_keeps_are_those_of_one_machine():
+    found = fit(named.make("flinucb-cd", DIM), range(len(SHARDS)), read, workers=1).policy.tracker
+    online = CD(DIM).partial_fit(*everything())
+    np.testing.assert_allclose(found._state.gram, online._state.gram, rtol=1e-9)
+    np.testing.assert_allclose(found.target.theta, online.target.theta, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_number_of_workers_changes_no_bit(name):
+    one, two = (fit(MAKERS[name](DIM), range(len(SHARDS)), read, workers=workers).policy for workers in (1, 2))
+    for mine, other in zip(one.snapshot()[1].values(), two.snapshot()[1].values(), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_fitted_policy_chooses_learns_and_comes_back_from_a_file(name, tmp_path):
+    policy = fit(MAKERS[name](DIM), range(len(SHARDS)), read, workers=1).policy
+    policy.save(tmp_path / "warm.policy")
+    again = type(policy).load(tmp_path / "warm.policy")
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        arms = rng.normal(size=(5, DIM))
+        chosen = policy.choose(arms)
+        assert again.choose(arms) == chosen
+        for one in (policy, again):
+            one.learn(arms, float(arms[chosen] @ THETA), arm=chosen)
+    np.testing.assert_array_equal(policy.theta, again.theta)
+    assert np.linalg.norm(policy.theta - THETA) < 0.1
+
+
+@pytest.mark.parametrize("name", ["flinucb-cd", "flinucb-saga"])
+def test_kappa_starts_from_the_noise_of_the_rows(name):
+    policy = fit(MAKERS[name](DIM), range(len(SHARDS)), read, workers=1).policy
+    # the standard deviation of a standard deviation from 900 rows is 2.4%: four of them
+    assert policy.kappa == pytest.approx(NOISE, rel=4 / np.sqrt(2 * 900))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_without_sums_shards_are_averaged_and_one_worker_learns_a_stream(monkeypatch, workers):
+    monkeypatch.setattr(fit_module, "GRAM_UP_TO", 0)
+    monkeypatch.setattr(fit_module.engines, "_loky", lambda function, items, _: enumerate(map(function, items)))
+    found = fit(saga(capacity=900), [0, 2, 4], read, workers=workers)
+    exact = RLS(DIM)
+    for shard in (0, 2, 4):
+        for X, y in read(shard):
+            exact.partial_fit(X, y)
+    assert found.exact == (workers == 1)
+    # theta itself is known to sigma sqrt(d/n): an approximation should not add as much again
+    assert np.linalg.norm(found.policy.theta - exact.theta) < NOISE * np.sqrt(DIM / found.rows)
+    assert found.policy.kappa == pytest.approx(NOISE, rel=0.15)
+
+
+def test_a_sample_of_samples_is_uniform_over_all_rows():
+    counts = np.zeros(60)
+    rng = np.random.default_rng(0)
+    trials, kept = 3000, 6
+    for _ in range(trials):
+        parts = []
+        for first, last in ((0, 50), (50, 52), (52, 60)):
+            rows = np.arange(first, last, dtype=float)
+            sample = None
+            for piece in np.array_split(rows, 3):
+                sample = _smallest(sample, Sample(rng.random(len(piece)), piece[:, None], piece), kept)
+            parts.append(sample)
+        merged = _smallest(_smallest(parts[0], parts[1], kept), parts[2], kept)
+        assert len(set(merged.y)) == kept
+        counts[merged.y.astype(int)] += 1
+    share = kept / 60
+    # each count is binomial: the largest of 60 stays within 4.5 standard deviations
+    assert np.abs(counts - trials * share).max() < 4.5 * np.sqrt(trials * share * (1 - share))
+
+
+def test_an_empty_shard_adds_nothing():
+    empty = Part(0, np.zeros((0, 0)), np.zeros(0), 0.0, np.zeros(2), np.zeros(3), None)
+    some = Part(3, np.eye(2), np.ones(2), 1.0, np.ones(2), np.ones(3), None)
+    assert _add(empty, some, RLS(2)) is some
+    assert _add(some, empty, RLS(2)) is some
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LinTS(DIM), "SampleWidth or a history"),
+        (lambda: EnsembleTS(DIM), "EnsembleWidth or a history"),
+        (lambda: LinUCB(DIM), "unused policy whose tracker is given"),
+        (lambda: LinUCB(tracker=RLS(DIM).partial_fit(np.eye(DIM), np.ones(DIM))), "unused policy"),
+        (lambda: named.make("flinucb-cd", DIM, discount=0.9), "without a discount"),
+        (lambda: named.make("flinucb-saga", DIM), r"SAGA with history=Reservoir"),
+        (lambda: LinUCB(tracker=GD(DIM, history=Growing()), width=DiagonalWidth()), r"fit needs RLS, CD, or SAGA"),
+        (lambda: LinUCB(tracker=SAGA(DIM, history=Reservoir(5)), width=ExactWidth()), "PhiWidth or a DiagonalWidth"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused_with_the_reason(make, message):
+    with pytest.raises(SettingsError, match=message):
+        fit(make(), [0], read, workers=1)
+
+
+def test_shards_without_rows_are_told():
+    with pytest.raises(SettingsError, match="nothing to fit"):
+        fit(paper.linucb(DIM), [3], read, workers=1)
