@@ -1,9 +1,9 @@
 """A policy that starts warm: one pass over shards of rows, on all cores or on a cluster.
 
 Sums add up: A, b and n of the shards are those of all rows, and the ridge is counted once, so the result is exact.
-Where d is too large for A, each shard follows its own theta by SAGA and these are averaged, weighted by their rows: an
-approximation, unless there is one shard alone. Shards are put together in their order, so the number of workers
-changes no bit.
+Where d is too large for A, each shard follows its own theta by SAGA and these are averaged, weighted by their rows; or
+one worker follows theta through all shards. Both are approximations, see docs/benchmarks.md. Shards are put together in
+their order, so two workers and eight give the same bits.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ Rows = Iterable[tuple[Any, Array]]
 
 
 class Fit(NamedTuple):
-    """A policy that is ready, the rows it has learned, and whether its theta is that of all rows exactly."""
+    """A policy that is ready, the rows it has learned, and how: exact "sums", or an approximation.
+
+    That is one "stream" through SAGA, or an "average" of shards.
+    """
 
     policy: Policy
     rows: int
-    exact: bool
+    method: str
 
 
 class Sample(NamedTuple):
@@ -93,8 +96,8 @@ def fit(
     ...     X = np.random.default_rng(shard).normal(size=(1000, 3))
     ...     yield X, X @ [1.0, 2.0, 3.0]
     >>> found = fit(Greedy(RLS(3)), [0, 1], read, workers=1)
-    >>> found.rows, found.exact, found.policy.theta.round(2)
-    (2000, True, array([1., 2., 3.]))
+    >>> found.rows, found.method, found.policy.theta.round(2)
+    (2000, 'sums', array([1., 2., 3.]))
     """
     tracker = policy.tracker
     _check(policy)
@@ -110,7 +113,8 @@ def fit(
             progress(part.n)
     if total is None or total.n == 0:
         raise SettingsError("there is nothing to fit: the shards hold no rows. Check the path.")
-    return Fit(_ready(policy, total, whole), total.n, whole or len(shards) == 1)
+    method = "sums" if whole else "stream" if len(shards) == 1 else "average"
+    return Fit(_ready(policy, total, whole), total.n, method)
 
 
 def _check(policy: Policy) -> None:
