@@ -128,7 +128,7 @@ def average(dim: int = 2000, rows: int = 25_000, shards: int = 8) -> dict[str, f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("figure", choices=("speedup", "overhead", "average"))
-    parser.add_argument("--rounds", type=int, default=300_000, help="of each of the equal tasks")
+    parser.add_argument("--rounds", type=int, default=60_000, help="of each of the equal tasks")
     chosen = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     if chosen.figure == "speedup":
