@@ -20,7 +20,7 @@ import numpy as np
 
 from driftls.kernels.compile import kernel
 from driftls.logs import SyntheticDay, read, synthetic_day, yahoo
-from driftls.logs.synthetic import r6b_text
+from driftls.logs.yahoo import r6b_text
 
 
 @kernel

@@ -19,8 +19,8 @@ from scipy import stats
 
 from driftls.errors import InputError, SettingsError
 from driftls.logs import Block, SyntheticDay, synthetic_day
-from driftls.logs.synthetic import r6b_text
 from driftls.logs.visitors import MOST_RARE, aggregates, make_visitors
+from driftls.logs.yahoo import r6b_text
 
 ERRORS = 4.5
 LINES = 40_000
@@ -295,16 +295,28 @@ def test_a_written_day_has_the_same_bytes_each_time_and_no_half_file(tmp_path: P
     assert {path.name for path in tmp_path.iterdir()} == {"a.gz", "b.gz", "c"}
 
 
-def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = next(synthetic_day(lines=10).blocks())
+def test_the_truth_goes_to_a_side_file_and_changes_no_line(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the side file is Parquet")
+    day, heard = synthetic_day(lines=300, seed=5), []
+    day.write(tmp_path / "with.gz", truth=tmp_path / "truth.parquet", progress=heard.append)
+    day.write(tmp_path / "without.gz")
+    assert (tmp_path / "with.gz").read_bytes() == (tmp_path / "without.gz").read_bytes()
+    rows = parquet.read_table(tmp_path / "truth.parquet").to_pylist()
+    events = [{"time": e.time, "arms": e.arms.tolist(), "truth": list(e.truth)} for e in next(day.blocks(truth=True))]
+    assert rows == events
+    assert heard == [300]
 
-    def broken(self: SyntheticDay) -> Iterator[Block]:
+
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = next(synthetic_day(lines=10).blocks(truth=True))
+
+    def broken(self: SyntheticDay, truth: bool) -> Iterator[Block]:
         yield first
         raise KeyboardInterrupt
 
     monkeypatch.setattr(SyntheticDay, "blocks", broken)
     with pytest.raises(KeyboardInterrupt):
-        synthetic_day(lines=20).write(tmp_path / "day.gz")
+        synthetic_day(lines=20).write(tmp_path / "day.gz", truth=tmp_path / "truth.parquet")
     assert list(tmp_path.iterdir()) == []
 
 

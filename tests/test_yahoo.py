@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftls.errors import CorruptFileError, SettingsError, TruncatedFileError
-from driftls.logs import Block, Event, LogFormatError, read, synthetic_day, yahoo
-from driftls.logs.synthetic import r6b_text
+from driftls.logs import Block, Counts, Event, LogFormatError, read, synthetic_day, yahoo
+from driftls.logs.log import MOST_EXAMPLES
+from driftls.logs.yahoo import r6b_text
 
 # Invented lines: no row of the licensed logs is in this project.
 R6B = b"1317513300 id-101 0 |user 1 11 36 13 |id-101 |id-205 |id-307\n"
@@ -196,7 +197,7 @@ def test_a_broken_line_is_named_by_file_line_and_column_or_counted(tmp_path: Pat
     assert str(error.value) == f'{place} Pass on_error="skip" to skip and count bad lines.'
     log = read(path, on_error="skip")
     assert list(log) == [oracle(R6B, "R6B")]
-    assert log.counts == yahoo.Counts(lines=2, events=1, skipped=1, examples=[place])
+    assert log.counts == Counts(lines=2, events=1, skipped=1, examples=[place])
 
 
 USER_A = b"1241160900 43 1 |user 2:0.100000 3:0.000000 4:0.200000 5:0.000000 6:0.700000 1:1.000000"
@@ -238,7 +239,7 @@ def test_what_is_written_is_read_back_to_the_bit(tmp_path: Path, day: Any) -> No
     log = read(tmp_path / "day")
     assert log.format == "R6B"
     assert Block.join(log.blocks()) == Block.join(day.blocks())
-    assert log.counts == yahoo.Counts(lines=6000, events=6000)
+    assert log.counts == Counts(lines=6000, events=6000)
 
 
 def test_reader_and_oracle_agree_on_a_day(tmp_path: Path, text: bytes) -> None:
@@ -290,7 +291,7 @@ def test_only_the_first_examples_of_broken_lines_are_kept(tmp_path: Path) -> Non
     log = read(write(tmp_path, R6B + b"?\n" * 100), on_error="skip")
     assert len(list(log)) == 1
     assert log.counts.skipped == 100
-    assert len(log.counts.examples) == yahoo.MOST_EXAMPLES
+    assert len(log.counts.examples) == MOST_EXAMPLES
 
 
 def test_room_grows_for_users_pools_and_candidates(tmp_path: Path) -> None:
@@ -329,7 +330,7 @@ def test_r6a_drops_candidates_without_features_and_lines_that_show_one(tmp_path:
     assert log.format == "R6A"
     kept = [event for event in (oracle(line, "R6A") for line in lines) if event != "dropped"]
     assert [event for block in blocks for event in block] == kept
-    assert log.counts == yahoo.Counts(lines=6, events=4, dropped_lines=2, dropped_candidates=6)
+    assert log.counts == Counts(lines=6, events=4, dropped_lines=2, dropped_candidates=6)
     joined = Block.join(blocks)
     assert joined.arm_features is not None
     assert joined.arm_features.tolist() == [[1.0, 0.000001, 0.25, 0.25, 0.499999, 0.0]] * 3

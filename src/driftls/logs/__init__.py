@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import chain
 
-from driftls.errors import LogFormatError
+from driftls.errors import LogFormatError, SettingsError
 from driftls.logs.events import Block, Event
+from driftls.logs.log import Counts, EventLog, Log
+from driftls.logs.openbandit import OpenBanditLog, is_open_bandit
+from driftls.logs.parquet import ParquetLog, is_parquet
 from driftls.logs.synthetic import SyntheticDay, synthetic_day
-from driftls.logs.yahoo import Counts, YahooLog
+from driftls.logs.write import write_parquet
+from driftls.logs.yahoo import YahooLog
 
-__all__ = ["Block", "Counts", "Event", "LogFormatError", "SyntheticDay", "YahooLog", "read", "synthetic_day"]
+__all__ = [
+    "Block",
+    "Counts",
+    "Event",
+    "EventLog",
+    "Log",
+    "LogFormatError",
+    "OpenBanditLog",
+    "ParquetLog",
+    "SyntheticDay",
+    "YahooLog",
+    "read",
+    "synthetic_day",
+    "write_parquet",
+]
 
 Path = str | os.PathLike[str]
 
 
-def read(paths: Path | Iterable[Path], *, on_error: str = "raise", block: int = 32_768) -> YahooLog:
+def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "raise", block: int = 32_768) -> Log:
     r"""Read a log; its format, and whether it is gzipped, are recognised from its content.
 
     Parameters
     ----------
-    paths : path or iterable of paths
-        Yahoo R6A or R6B files, read in the order given. Times must not decrease within a file.
+    source : path, iterable of paths, or iterable of Event
+        Yahoo R6A or R6B files (times must not decrease within one), Parquet files or folders of them, or folders of the
+        Open Bandit Dataset; read in the order given, and all of one format.
     on_error : {"raise", "skip"}
         Whether a broken line raises `LogFormatError` or is skipped and counted.
     block : int
@@ -29,16 +49,16 @@ def read(paths: Path | Iterable[Path], *, on_error: str = "raise", block: int = 
 
     Returns
     -------
-    YahooLog
+    Log
         Iterate for events, or take `blocks`; both read the files from the beginning. `counts` says what became of
         the lines.
 
     Raises
     ------
     LogFormatError
-        At once if a file is in neither format; while reading, at a broken line.
+        At once if a file is in no known format; while reading, at a broken line.
     TruncatedFileError, CorruptFileError
-        If a gzip stream breaks off or is damaged; whatever `on_error` is, since no line can be named.
+        If a gzip stream or a Parquet file breaks off or is damaged; whatever `on_error` is, since no line can be named.
 
     Examples
     --------
@@ -54,5 +74,21 @@ def read(paths: Path | Iterable[Path], *, on_error: str = "raise", block: int = 
     >>> log.format, log.counts.lines, log.counts.events, log.counts.skipped
     ('R6B', 502, 501, 1)
     """
-    many = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    return YahooLog([os.fspath(path) for path in many], on_error=on_error, block=block)
+    if isinstance(source, str | os.PathLike):
+        source = [source]
+    entries = iter(source)
+    first = next(entries, None)
+    if first is None:
+        raise SettingsError("read needs at least one file or event, got none.")
+    if isinstance(first, Event):
+        again = chain([first], entries) if entries is source else source
+        return EventLog(again, block=block)  # type: ignore[arg-type]
+    paths = [os.fspath(path) for path in (first, *entries)]  # type: ignore[arg-type]
+    kind = _reader(paths[0])
+    return kind(paths, on_error=on_error, block=block)
+
+
+def _reader(path: str) -> type[OpenBanditLog | ParquetLog | YahooLog]:
+    if os.path.isdir(path):
+        return OpenBanditLog if is_open_bandit(path) else ParquetLog
+    return ParquetLog if is_parquet(path) else YahooLog

@@ -133,7 +133,12 @@ class Block:
     @property
     def truth_start(self) -> Ints:
         """Where each line's candidates begin in a column with one entry a candidate, such as `truth`."""
-        return np.concatenate(([0], np.cumsum(np.diff(self.pool_start)[self.pool])))
+        return as_starts(np.diff(self.pool_start)[self.pool])
+
+    @property
+    def candidates(self) -> Ints:
+        """Every line's candidates, line after line, as places in `pool_ids`."""
+        return ranges(self.pool_start[self.pool], np.diff(self.pool_start)[self.pool])
 
     def __getitem__(self, i: int) -> Event:
         if not -len(self) <= i < len(self):
@@ -192,9 +197,9 @@ class Block:
             pool=pool,
             shown=np.array([e.shown for e in events], np.int32),
             reward=np.array([e.reward for e in events], np.float64),
-            pool_start=_starts([len(e.arms) for e in firsts]),
+            pool_start=as_starts([len(e.arms) for e in firsts]),
             pool_ids=_joined([e.arms for e in firsts], np.int64),
-            user_start=_starts([len(e.user_index) for e in events]),
+            user_start=as_starts([len(e.user_index) for e in events]),
             user_index=_joined([e.user_index for e in events], np.int32),
             user_value=_joined([e.user_value for e in events], np.float64),
             propensity=np.array([e.propensity for e in events], np.float64) if with_propensity else None,
@@ -218,10 +223,10 @@ class Block:
         def column(name: str) -> NDArray[Any] | None:
             return np.concatenate([getattr(b, name) for b in blocks]) if _all_or_none(blocks, name) else None
 
-        first_pool = _starts([len(b.pool_start) - 1 for b in blocks])
+        first_pool = as_starts([len(b.pool_start) - 1 for b in blocks])
         pool, pool_start, pool_ids, arm_features = distinct_pools(
             np.concatenate([b.pool + first for b, first in zip(blocks, first_pool)]),
-            _starts(np.concatenate([np.diff(b.pool_start) for b in blocks])),
+            as_starts(np.concatenate([np.diff(b.pool_start) for b in blocks])),
             np.concatenate([b.pool_ids for b in blocks]),
             column("arm_features"),
         )
@@ -231,9 +236,70 @@ class Block:
             pool_start=pool_start,
             pool_ids=pool_ids,
             arm_features=arm_features,
-            user_start=_starts(np.concatenate([np.diff(b.user_start) for b in blocks])),
+            user_start=as_starts(np.concatenate([np.diff(b.user_start) for b in blocks])),
             **plain,  # type: ignore[arg-type]
         )
+
+
+class Numbers:
+    """Whole numbers for ids, in the order in which the ids first came."""
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        self.of = {id_: number for number, id_ in enumerate(ids)}
+
+    def __call__(self, ids: Ints, *, most: float = np.inf) -> Ints:
+        """The number of each id. If there would be more than `most`, none is added."""
+        distinct, first, place = np.unique(ids, return_index=True, return_inverse=True)
+        names = distinct.tolist()
+        new = [names[k] for k in np.argsort(first) if names[k] not in self.of]
+        if len(self.of) + len(new) > most:
+            raise InputError(f"there is room for {most} articles, and id {new[int(most) - len(self.of)]} is one more.")
+        for name in new:
+            self.of[name] = len(self.of)
+        return np.array([self.of[name] for name in names], np.int64)[place]
+
+
+def ranges(start: Ints, length: Ints) -> Ints:
+    """start[0], start[0] + 1, ... (length[0] of them), then the same for start[1], and so on."""
+    return np.repeat(start - as_starts(length)[:-1], length) + np.arange(length.sum())
+
+
+def having(wrong: NDArray[np.bool_], lengths: Ints) -> NDArray[np.bool_]:
+    """Rows of these lengths of which an entry is wrong."""
+    rows = np.zeros(len(lengths), np.bool_)
+    if np.any(wrong):
+        rows[np.searchsorted(np.cumsum(lengths), np.flatnonzero(wrong), side="right")] = True
+    return rows
+
+
+def merged_pools(
+    sizes: Ints, ids: Ints, features: Floats | None
+) -> tuple[NDArray[np.int32], Ints, Ints, Floats | None]:
+    """One table of the distinct pools among those of all lines, and each line's row in it; numbered by first use."""
+    start = as_starts(sizes)
+    # A pool rarely changes from line to line: after one look at its neighbour, few lines are left to compare.
+    before = np.arange(len(ids)) - np.repeat(np.concatenate(([0], sizes))[:-1], sizes)
+    differs = ids != ids[before]
+    if features is not None:
+        differs |= np.any(features != features[before], axis=1)
+    new = having(differs, sizes) | (np.diff(sizes, prepend=-1) != 0)
+    heads = np.flatnonzero(new)
+    first = np.empty(len(heads), np.int64)  # the first head that has the same pool
+    for size in np.unique(sizes[heads]):
+        own = np.flatnonzero(sizes[heads] == size)
+        places = start[heads[own], None] + np.arange(size)
+        bits = ids[places].view(np.uint8)
+        if features is not None:
+            bits = np.hstack([bits, features[places].reshape(len(own), -1).view(np.uint8)])
+        _, place, inverse = np.unique(
+            np.ascontiguousarray(bits).view(f"V{bits.shape[1]}")[:, 0], return_index=True, return_inverse=True
+        )
+        first[own] = own[place][inverse]
+    kept, pool = np.unique(first, return_inverse=True)
+    rows = heads[kept]
+    entries = ranges(start[rows], sizes[rows])
+    table = None if features is None else features[entries]
+    return pool[np.cumsum(new) - 1].astype(np.int32), as_starts(sizes[rows]), ids[entries], table
 
 
 def distinct_pools(
@@ -249,7 +315,7 @@ def distinct_pools(
         numbers[p] = places.setdefault((pool_ids[part].tobytes(), features), len(kept))
         if numbers[p] == len(kept):
             kept.append(part)
-    starts = _starts([part.stop - part.start for part in kept])
+    starts = as_starts([part.stop - part.start for part in kept])
     ids = _joined([pool_ids[part] for part in kept], np.int64)
     rows = None if arm_features is None else np.concatenate([arm_features[:0], *(arm_features[part] for part in kept)])
     return numbers[pool], starts, ids, rows
@@ -288,7 +354,8 @@ def _all_or_none(parts: list[Any], name: str) -> bool:
     return having > 0
 
 
-def _starts(lengths: list[int] | Ints) -> Ints:
+def as_starts(lengths: list[int] | Ints) -> Ints:
+    """Where rows of these lengths begin when they are laid one after the other, and where the last one ends."""
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 

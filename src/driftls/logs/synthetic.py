@@ -17,20 +17,22 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from functools import cached_property
 from gzip import GzipFile
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from driftls.errors import InputError, SettingsError
+from driftls.errors import SettingsError
 from driftls.kernels.compile import kernel
 from driftls.logs.events import Block, Event, Floats, Ints, distinct_pools
+from driftls.logs.log import whole
 from driftls.logs.visitors import CLICK, DIM, ITEM, SHOWN, TIME, Visitors, aggregates, draw, make_visitors
+from driftls.logs.write import truth_writer
+from driftls.logs.yahoo import r6b_text
 
 __all__ = ["SyntheticDay", "synthetic_day"]
 
@@ -138,24 +140,32 @@ class SyntheticDay:
         for block in self.blocks():
             yield from block
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        truth: str | os.PathLike[str] | None = None,
+        progress: Callable[[int], None] = lambda lines: None,
+    ) -> None:
         """Write the day in R6B's format, gzipped if the name ends in .gz; the same day gives the same bytes.
 
-        The file appears under its name when it is complete.
+        `truth` names a Parquet file for the click probability of every candidate. Either file appears under its name
+        when it is complete. `progress` hears how many lines are written.
         """
-        part = Path(f"{os.fspath(path)}.part")
-        try:
-            with open(part, "wb") as file:
-                zipped = os.fspath(path).endswith(".gz")
+        with ExitStack() as stack:
+            add_truth = stack.enter_context(truth_writer(truth)) if truth is not None else None
+            file = stack.enter_context(open(stack.enter_context(whole(path)), "wb"))
+            out: Any = file
+            if os.fspath(path).endswith(".gz"):
                 # Level 3 takes a third of the default's time for a file that is a third larger.
-                with GzipFile("", "wb", 3, file, mtime=0) if zipped else nullcontext(file) as out:
-                    for block in self.blocks():
-                        out.write(r6b_text(block))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+                out = stack.enter_context(GzipFile("", "wb", 3, file, mtime=0))
+            lines = 0
+            for block in self.blocks(truth=truth is not None):
+                out.write(r6b_text(block))
+                if add_truth is not None:
+                    add_truth(block)
+                lines += len(block)
+                progress(lines)
 
     def _block(self, visitors: Visitors, tape: Floats, first: int, truth: bool) -> Block:
         n = len(tape)
@@ -303,47 +313,6 @@ def draw_clicks(
                     reward[i] = 1.0 if tape[i, CLICK] < chance else 0.0
                 if len(truth) > 0:
                     truth[truth_start[i] + k] = chance
-
-
-def r6b_text(block: Block) -> bytes:
-    """The lines of a block as R6B writes them.
-
-    Raises
-    ------
-    InputError
-        If R6B has no way to write them: a reward other than 0 and 1, a feature without the value 1 or beyond 136,
-        a user without the constant, candidates that do not ascend.
-    """
-    n, starts = len(block), block.user_start[:-1]
-    within = np.delete(np.diff(block.pool_ids), block.pool_start[1:-1] - 1)
-    for wrong, what in (
-        (~np.isin(block.reward, (0.0, 1.0)), "rewards of 0 or 1"),
-        (block.user_value != 1.0, "features of value 1"),
-        (block.user_index >= DIM, f"feature indices below {DIM}"),
-        (np.diff(block.user_start) == 0, "the constant in every line"),
-        (within <= 0, "candidates in ascending order"),
-    ):
-        if np.any(wrong):
-            raise InputError(f"R6B has only {what}; {np.count_nonzero(wrong)} are not so.")
-    if n and np.any(block.user_index[starts] != 0):
-        raise InputError("R6B has the constant, index 0, in every line.")
-
-    order = aggregates()["emission_order"]
-    names = np.array(order + [i for i in range(1, DIM + 1) if i not in order])
-    rank = np.argsort(names - 1)
-    row = np.repeat(np.arange(n), np.diff(block.user_start))
-    ranks = np.sort(row * DIM + rank[block.user_index]) - row * DIM
-    pools = [block.pool_ids[a:b].tolist() for a, b in zip(block.pool_start, block.pool_start[1:])]
-    shown = block.pool_ids[block.pool_start[block.pool] + block.shown]
-
-    # One token a feature, one before and one after the features of each line.
-    tokens = np.empty(len(row) + 2 * n, object)
-    head = starts + 2 * np.arange(n)
-    tokens[head] = [b"%d id-%d %d |user" % x for x in zip(block.time.tolist(), shown.tolist(), block.reward.tolist())]
-    tokens[np.arange(len(row)) + 2 * row + 1] = np.array([b" %d" % i for i in names.tolist()], object)[ranks]
-    tails = ["".join(f" |id-{i}" for i in ids).encode() + b"\n" for ids in pools]
-    tokens[block.user_start[1:] + 2 * np.arange(n) + 1] = np.array(tails, object)[block.pool]
-    return b"".join(tokens.tolist())
 
 
 def synthetic_day(*, lines: int = 1_850_000, seed: int = 0, **strengths: Any) -> SyntheticDay:

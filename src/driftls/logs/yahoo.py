@@ -1,28 +1,28 @@
-"""Readers of Yahoo's front page logs R6A and R6B.
+"""Readers of Yahoo's front page logs R6A and R6B, and a writer of R6B.
 
 R6B: ``<time> id-<shown> <0|1> |user <id> <id> ... |id-<article> |id-<article> ...``. The user's features are the ids
 of the ones out of 1 .. 136, the constant 1 first; candidates ascend.
 
 R6A: ``<time> <shown> <0|1> |user 2:<v> ... 6:<v> 1:1.000000 |<article> 2:<v> ... 6:<v> 1:1.000000 |<article> ...``.
 A candidate with too few features is dropped; if it is the one shown, so is the line. Both are counted.
-
 """
 
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import CorruptFileError, LogFormatError, SettingsError, TruncatedFileError
-from driftls.logs.events import Block, Event, distinct_pools
+from driftls.errors import CorruptFileError, InputError, LogFormatError, TruncatedFileError
+from driftls.logs.events import Block, distinct_pools
+from driftls.logs.log import Log
 from driftls.logs.parser import (
     DIM,
     DONE,
@@ -43,6 +43,7 @@ from driftls.logs.parser import (
     Columns,
     parse,
 )
+from driftls.logs.visitors import aggregates
 
 GZIP: Any = gzip
 GZIP_ERRORS: tuple[type[Exception], ...] = (gzip.BadGzipFile, zlib.error)
@@ -52,10 +53,9 @@ try:  # the same interface, nearly three times as fast
 except ImportError:
     pass
 
-__all__ = ["Counts", "YahooLog"]
+__all__ = ["YahooLog", "r6b_text"]
 
 NAME = ("R6A", "R6B")
-MOST_EXAMPLES = 10
 CHUNK = 1 << 20  # bytes read at a time
 LINE_START = (re.compile(rb"\d+ \d+ [01] \|user "), re.compile(rb"\d+ id-\d+ [01] \|user "))
 
@@ -125,53 +125,27 @@ class _Filling:
         return block
 
 
-@dataclass
-class Counts:
-    """What became of the lines: `lines` = `events` + `skipped` + `dropped_lines`."""
-
-    lines: int = 0
-    events: int = 0
-    skipped: int = 0  # broken lines
-    dropped_lines: int = 0  # R6A: the article shown has too few features
-    dropped_candidates: int = 0  # R6A: candidates with too few features, line by line
-    examples: list[str] = field(default_factory=list)  # messages of the first broken lines
-
-
-class YahooLog:
+class YahooLog(Log):
     """An R6A or R6B log: iterate for events, or take `blocks`; see `driftls.logs.read`."""
 
     def __init__(self, paths: list[str], *, on_error: str = "raise", block: int = 32_768) -> None:
-        if on_error not in ("raise", "skip"):
-            raise SettingsError(f"on_error must be 'raise' or 'skip', got {on_error!r}.")
-        self.paths, self.on_error, self.block = paths, on_error, block
-        self.counts = Counts()
-        if not paths:
-            raise SettingsError("read needs at least one file, got none.")
+        super().__init__(on_error=on_error, block=block)
+        self.paths = paths
         kinds = [_kind(path) for path in paths]
         for path, kind in zip(paths, kinds):
             if kind != kinds[0]:
                 raise LogFormatError(f"{path}: expected {NAME[kinds[0]]} as in {paths[0]}, got {NAME[kind]}.")
         self._kind = kinds[0]
+        self.format = NAME[self._kind]
 
-    @property
-    def format(self) -> str:
-        """R6A or R6B."""
-        return NAME[self._kind]
-
-    def __iter__(self) -> Iterator[Event]:
-        for block in self.blocks():
-            yield from block
-
-    def blocks(self, size: int | None = None) -> Iterator[Block]:
-        """Read the files from the beginning; `counts` grows on the way and is complete at the end."""
-        size = self.block if size is None else size
-        if size < 1:
-            raise SettingsError(f"a block must have at least 1 line, got {size}.")
-        self.counts = Counts()
+    def _blocks(self, size: int) -> Iterator[Block]:
         filling = _Filling(self._kind, size)
-        for path in self.paths:
+        sizes = np.array([os.path.getsize(path) for path in self.paths])
+        for number, path in enumerate(self.paths):
             with _opened(path) as stream:
-                yield from self._read(path, stream, filling)
+                for block in self._read(path, stream, filling):
+                    self.share = (sizes[:number].sum() + getattr(stream, "fileobj", stream).tell()) / sizes.sum()
+                    yield block
         if filling.clock[EVENTS]:
             yield filling.take()
 
@@ -194,7 +168,7 @@ class YahooLog:
                     filling.grow()
                 elif status != DONE:
                     line_end = buffer.find(b"\n", at)
-                    self._broken(path, clock, where - at, EXPECTED[status], bytes(buffer[where:line_end]))
+                    self._broken_line(path, clock, where - at, EXPECTED[status], bytes(buffer[where:line_end]))
                     at = line_end + 1
             left += came - end
             buffer[:left] = buffer[end : end + left]
@@ -203,22 +177,16 @@ class YahooLog:
             if came == 0:
                 break
         if left:
-            self._broken(path, clock, left, "a newline at the end of the last line", b"")
+            self._broken_line(path, clock, left, "a newline at the end of the last line", b"")
         self.counts.lines += int(clock[LINES])
         self.counts.dropped_lines += int(clock[DROPPED_LINES])
         self.counts.dropped_candidates += int(clock[DROPPED_CANDIDATES])
 
-    def _broken(self, path: str, clock: NDArray[np.int64], column: int, expected: str, rest: bytes) -> None:
-        """Raise, or count the line and go on"""
+    def _broken_line(self, path: str, clock: NDArray[np.int64], column: int, expected: str, rest: bytes) -> None:
         clock[LINES] += 1
         token = _printable(rest.split(b" ")[0][:24])
         got = f"`{token}`" if token else "a blank" if rest else "the end of the line"
-        message = f"{path}:{clock[LINES]}:{column + 1}: expected {expected}, got {got}."
-        if self.on_error == "raise":
-            raise LogFormatError(f'{message} Pass on_error="skip" to skip and count bad lines.')
-        self.counts.skipped += 1
-        if len(self.counts.examples) < MOST_EXAMPLES:
-            self.counts.examples.append(message)
+        self._broken(f"{path}:{clock[LINES]}:{column + 1}: expected {expected}, got {got}.")
 
 
 def _printable(text: bytes) -> str:
@@ -257,3 +225,44 @@ def _kind(path: str) -> int:
         f"{path}:1:1: expected a line of R6B (`<time> id-<article> <0|1> |user ...`) or of R6A "
         f"(`<time> <article> <0|1> |user ...`), got {f'`{first}`' if lines != [b''] else 'an empty file'}."
     )
+
+
+def r6b_text(block: Block) -> bytes:
+    """The lines of a block as R6B writes them.
+
+    Raises
+    ------
+    InputError
+        If R6B has no way to write them: a reward other than 0 and 1, a feature without the value 1 or beyond 136,
+        a user without the constant, candidates that do not ascend.
+    """
+    n, starts = len(block), block.user_start[:-1]
+    within = np.delete(np.diff(block.pool_ids), block.pool_start[1:-1] - 1)
+    for wrong, what in (
+        (~np.isin(block.reward, (0.0, 1.0)), "rewards of 0 or 1"),
+        (block.user_value != 1.0, "features of value 1"),
+        (block.user_index >= DIM[R6B], f"feature indices below {DIM[R6B]}"),
+        (np.diff(block.user_start) == 0, "the constant in every line"),
+        (within <= 0, "candidates in ascending order"),
+    ):
+        if np.any(wrong):
+            raise InputError(f"R6B has only {what}; {np.count_nonzero(wrong)} are not so.")
+    if n and np.any(block.user_index[starts] != 0):
+        raise InputError("R6B has the constant, index 0, in every line.")
+
+    order = aggregates()["emission_order"]
+    names = np.array(order + [i for i in range(1, DIM[R6B] + 1) if i not in order])
+    rank = np.argsort(names - 1)
+    row = np.repeat(np.arange(n), np.diff(block.user_start))
+    ranks = np.sort(row * DIM[R6B] + rank[block.user_index]) - row * DIM[R6B]
+    pools = [block.pool_ids[a:b].tolist() for a, b in zip(block.pool_start, block.pool_start[1:])]
+    shown = block.pool_ids[block.pool_start[block.pool] + block.shown]
+
+    # One token a feature, one before and one after the features of each line.
+    tokens = np.empty(len(row) + 2 * n, object)
+    head = starts + 2 * np.arange(n)
+    tokens[head] = [b"%d id-%d %d |user" % x for x in zip(block.time.tolist(), shown.tolist(), block.reward.tolist())]
+    tokens[np.arange(len(row)) + 2 * row + 1] = np.array([b" %d" % i for i in names.tolist()], object)[ranks]
+    tails = ["".join(f" |id-{i}" for i in ids).encode() + b"\n" for ids in pools]
+    tokens[block.user_start[1:] + 2 * np.arange(n) + 1] = np.array(tails, object)[block.pool]
+    return b"".join(tokens.tolist())

@@ -1,0 +1,163 @@
+"""Reader of the Open Bandit Dataset: a folder such as ``random/all`` with ``all.csv`` and ``item_context.csv``.
+
+All items are candidates of every line, and all positions make one stream, with the position as a feature of the
+visitor. The visitor's indices are: 0 the constant; then one for each value of ``position`` and ``user_feature_*``, in
+the order in which the values first appear (`OpenBanditLog.names`). The items' own features and the affinities, one
+number a line and item, are not read: with the latter no two lines would have the same pool.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls.errors import LogFormatError
+from driftls.logs.events import Block, Ints
+from driftls.logs.log import Log
+from driftls.logs.parquet import arrow
+
+__all__ = ["OpenBanditLog", "is_open_bandit"]
+
+ITEMS = "item_context.csv"
+CHUNK = 1 << 22  # bytes read at a time
+CATEGORIES = ("position", *(f"user_feature_{k}" for k in range(4)))
+
+
+def is_open_bandit(path: str) -> bool:
+    """Whether a folder is one of the Open Bandit Dataset."""
+    return os.path.isfile(os.path.join(path, ITEMS))
+
+
+class OpenBanditLog(Log):
+    """Folders of the Open Bandit Dataset.
+
+    Parameters
+    ----------
+    paths : list of str
+    on_error : {"raise", "skip"}
+        About lines whose item is unknown, whose click is not 0 or 1 or whose propensity is not a probability. A line
+        that cannot be read at all always raises.
+    block : int
+        Lines a block.
+    names : iterable of str
+        Values that are known before the first line, such as another log's `names`: equal names give equal indices.
+    """
+
+    format = "Open Bandit"
+
+    def __init__(
+        self, paths: list[str], *, on_error: str = "raise", block: int = 32_768, names: Iterable[str] = ()
+    ) -> None:
+        super().__init__(on_error=on_error, block=block)
+        self._folders = [(_lines_file(path), _items(path)) for path in paths]
+        self._index = {name: index for index, name in enumerate(names)}
+        self._index.setdefault("constant", 0)
+
+    @property
+    def names(self) -> list[str]:
+        """What the visitor's indices stand for, as far as the log has been read."""
+        return list(self._index)
+
+    def _blocks(self, size: int) -> Iterator[Block]:
+        for number, (path, ids) in enumerate(self._folders):
+            line = 2  # the first is the header
+            for table in _batches(path):
+                for first in range(0, len(table), size):
+                    piece = table.slice(first, size)
+                    block = self._block(path, line, piece, ids)
+                    line += len(piece)
+                    self.share = number / len(self._folders)
+                    if len(block):
+                        yield block
+
+    def _block(self, path: str, line: int, table: Any, ids: Ints) -> Block:
+        item, click, chance = (table[name].to_numpy() for name in ("item_id", "click", "propensity_score"))
+        shown = np.minimum(np.searchsorted(ids, item), len(ids) - 1)
+        unknown, no_click, no_chance = ids[shown] != item, ~np.isin(click, (0, 1)), ~((chance > 0) & (chance <= 1))
+        good = ~(unknown | no_click | no_chance)
+        for i in np.flatnonzero(~good):
+            expected, got = (
+                (f"an item of {ITEMS}", item[i])
+                if unknown[i]
+                else ("a click of 0 or 1", click[i])
+                if no_click[i]
+                else ("a propensity above 0 and up to 1", chance[i])
+            )
+            self._broken(f"{path}:{line + i}: expected {expected}, got `{got}`.")
+        table, lines = table.filter(arrow().array(good)), int(good.sum())
+        self.counts.lines += len(good)
+        self.counts.events += lines
+        index = self._indices(table)
+        return Block(
+            time=table["timestamp"].cast("int64").to_numpy() // 1_000_000,
+            pool=np.zeros(lines, np.int32),
+            shown=shown[good].astype(np.int32),
+            reward=click[good].astype(np.float64),
+            pool_start=np.array([0, len(ids)]),
+            pool_ids=ids,
+            user_start=index.shape[1] * np.arange(lines + 1),
+            user_index=index.ravel(),
+            user_value=np.ones(index.size),
+            propensity=chance[good],
+        )
+
+    def _indices(self, table: Any) -> NDArray[np.int32]:
+        """Indices of the constant and of each category's value; new values get the next ones, line by line"""
+        encoded = [table[column].combine_chunks().dictionary_encode() for column in CATEGORIES]
+        names = [[f"{c}={value}" for value in e.dictionary.to_pylist()] for c, e in zip(CATEGORIES, encoded)]
+        codes = [e.indices.to_numpy() for e in encoded]
+        firsts = [np.unique(code, return_index=True)[1].tolist() for code in codes]
+        for _, _, name in sorted((line, k, name) for k in range(len(names)) for line, name in zip(firsts[k], names[k])):
+            self._index.setdefault(name, len(self._index))
+        index = np.zeros((len(table), 1 + len(CATEGORIES)), np.int32)
+        for k, code in enumerate(codes):
+            index[:, 1 + k] = np.array([self._index[name] for name in names[k]], np.int32)[code]
+        return np.sort(index, axis=1)
+
+
+def _lines_file(folder: str) -> str:
+    files = sorted(str(path) for path in Path(folder).glob("*.csv") if path.name != ITEMS)
+    if len(files) != 1 or not is_open_bandit(folder):
+        names = ", ".join(os.path.basename(file) for file in files) or "none"
+        raise LogFormatError(f"{folder}: expected {ITEMS} and one other .csv file, got {names}.")
+    return files[0]
+
+
+def _items(folder: str) -> Ints:
+    path = os.path.join(folder, ITEMS)
+    with open(path, newline="") as file:
+        try:
+            ids = np.array([int(row["item_id"]) for row in csv.DictReader(file)], np.int64)
+        except (KeyError, ValueError, TypeError) as error:
+            raise LogFormatError(f"{path}: expected a column item_id of whole numbers: {error}.") from None
+    if len(np.unique(ids)) < max(len(ids), 1):
+        raise LogFormatError(f"{path}: expected item ids, no two alike, got {len(ids)} of which some are.")
+    return np.sort(ids)
+
+
+def _batches(path: str) -> Iterator[Any]:
+    pa = arrow()
+    from pyarrow import csv as arrow_csv
+
+    types = {
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "item_id": pa.int64(),
+        "click": pa.int64(),
+        "propensity_score": pa.float64(),
+        **dict.fromkeys(CATEGORIES, pa.string()),
+    }
+    options = {
+        "read_options": arrow_csv.ReadOptions(use_threads=False, block_size=CHUNK),  # one thread: errors name the row
+        "convert_options": arrow_csv.ConvertOptions(column_types=types, include_columns=list(types)),
+    }
+    try:
+        for batch in arrow_csv.open_csv(path, **options):
+            yield pa.Table.from_batches([batch])
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise LogFormatError(f"{path}: {error}") from None
