@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -9,9 +12,10 @@ import pytest
 import scipy.sparse as sp
 
 from driftls import fit as fit_module
-from driftls import paper
+from driftls import logs, paper
 from driftls.errors import SettingsError
-from driftls.fit import Part, Sample, _add, _smallest, fit
+from driftls.features import Crosses, Hashed, UserFeatures, from_header
+from driftls.fit import Part, Sample, _add, _smallest, fit, shown_rows, with_articles
 from driftls.history import Growing, Reservoir
 from driftls.policies import EnsembleTS, LinTS, LinUCB, named
 from driftls.trackers import CD, GD, RLS, SAGA
@@ -164,3 +168,74 @@ def test_what_cannot_be_fitted_is_refused_with_the_reason(make, message):
 def test_shards_without_rows_are_told():
     with pytest.raises(SettingsError, match="nothing to fit"):
         fit(paper.linucb(DIM), [3], read, workers=1)
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory):
+    """A synthetic day that crosses midnight, as Parquet in two folders."""
+    folder = tmp_path_factory.mktemp("days")
+    logs.write_parquet(logs.synthetic_day(lines=4000, seed=1), folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: UserFeatures(136, constant=True), lambda: Crosses(136, articles=80), lambda: Hashed(500, user_dim=136)],
+)
+def test_a_row_is_the_arm_that_was_shown(days, make):
+    features = make()
+    log = logs.read(days)
+    rows = [pair for path in log.paths for pair in shown_rows(path, features)]
+    X, y = sp.vstack([X for X, _ in rows]).tocsr(), np.concatenate([y for _, y in rows])
+    events = list(log)
+    assert len(events) == len(y) == 4000
+    for i in range(0, 4000, 371):
+        assert y[i] == events[i].reward
+        assert (X[[i]] != features.arms(events[i])[[events[i].shown]]).nnz == 0
+
+
+def test_all_shards_give_an_article_the_same_block(days):
+    paths = logs.read(days).paths
+    assert len(paths) == 2
+    features = with_articles(Crosses(136, articles=80), paths, workers=1)
+    known = features.to_header()["ids"]
+    assert set(known) == {int(i) for event in logs.read(days) for i in event.arms}
+    for path in reversed(paths):
+        list(shown_rows(path, features))
+    assert features.to_header()["ids"] == known
+
+
+def driftls(*arguments):
+    return subprocess.run([sys.executable, "-m", "driftls", *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_the_command_writes_a_policy_that_knows_the_log(days, tmp_path):
+    out = tmp_path / "warm.policy"
+    done = driftls("fit", days, "--policy", "flinucb-cd", "--features", "user", "--out", out, "--workers", 1, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert (told["rows"], told["shards"], told["method"], told["dim"]) == (4000, 2, "sums", 136)
+    policy = LinUCB.load(out)
+    features = from_header(json.loads((tmp_path / "warm.policy.features.json").read_text()))
+    exact = RLS(136)
+    for path in logs.read(days).paths:
+        for X, y in shown_rows(path, features):
+            exact.partial_fit(X, y)
+    np.testing.assert_allclose(policy.theta, exact.theta, rtol=0, atol=1e-9 * np.abs(exact.theta).max())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--policy", "linucbb"], 2, "'linucbb' is not one of"),
+        (["--policy", "lints", "--features", "user"], 2, "SampleWidth or a history"),
+        (["--policy", "flinucb-cd", "--articles", "2"], 3, "room for 2 articles"),
+        (["--policy", "linucb", "--features", "user", "--user-dim", "5"], 3, "user_dim=5"),
+    ],
+)
+def test_a_mistake_is_one_line_and_an_exit_code(days, tmp_path, arguments, code, message):
+    done = driftls("fit", days, "--out", tmp_path / "warm.policy", "--workers", 1, *arguments)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "warm.policy").exists()

@@ -9,6 +9,7 @@ their order, so two workers and eight give the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,8 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls import engines
+from driftls import engines, logs
 from driftls.errors import SettingsError
+from driftls.features import Crosses, Features, from_header
 from driftls.history import Reservoir
 from driftls.kernels import widths as width_kernels
 from driftls.kernels.policy import ERRORS, LEARNED
@@ -27,7 +29,7 @@ from driftls.policies.linucb import GRAM_UP_TO
 from driftls.trackers import CD, RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, PhiWidth
 
-__all__ = ["Fit", "fit"]
+__all__ = ["Fit", "fit", "shown_rows", "with_articles"]
 
 Array = NDArray[np.float64]
 Rows = Iterable[tuple[Any, Array]]
@@ -138,6 +140,36 @@ def _check(policy: Policy) -> None:
 def _chained(read: Callable[[Any], Rows], shards: Sequence[Any]) -> Iterator[tuple[Any, Array]]:
     for shard in shards:
         yield from read(shard)
+
+
+def shown_rows(path: str, features: Features) -> Iterator[tuple[Any, Array]]:
+    """The arm that was shown, with its reward, of every line of a log; in blocks."""
+    for block in logs.read(path).blocks():
+        places, pool = np.unique(block.pool_start[block.pool] + block.shown, return_inverse=True)
+        alone = replace(
+            block,
+            pool=pool.astype(np.int32),
+            shown=np.zeros_like(block.shown),
+            pool_start=np.arange(len(places) + 1),
+            pool_ids=block.pool_ids[places],
+            arm_features=None if block.arm_features is None else block.arm_features[places],
+            truth=None,
+        )
+        yield features.rows(alone), block.reward
+
+
+def with_articles(features: Features, paths: Sequence[str], **where: Any) -> Features:
+    """Crosses that know every article of the log, so that all shards give them the same blocks; others as they are."""
+    if not isinstance(features, Crosses):
+        return features
+    found: dict[int, None] = {}
+    for ids in engines.in_order(engines.each(_articles, list(paths), **where)):
+        found |= dict.fromkeys(ids)
+    return from_header({**features.to_header(), "ids": list(found)})
+
+
+def _articles(path: str) -> list[int]:
+    return list(dict.fromkeys(i for block in logs.read(path).blocks() for i in block.pool_ids.tolist()))
 
 
 # -- where a shard is read ---------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from driftls.cli.common import app, typer
 from driftls.errors import DriftlsError, MissingExtraError, SettingsError
 
 # in the order in which help lists them
-from driftls.cli import demo, simulate, study, bounds, warmup  # isort: skip
+from driftls.cli import demo, simulate, study, fit, bounds, warmup  # isort: skip
 
-__all__ = ["app", "bounds", "demo", "run", "simulate", "study", "warmup"]
+__all__ = ["app", "bounds", "demo", "fit", "run", "simulate", "study", "warmup"]
 
 
 def run(arguments: list[str] | None = None) -> None:
@@ -39,6 +39,7 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
       driftls demo --out demo
       driftls simulate --bandit fixed-arms --dim 50 --arms 100 --policy linucb,flinucb-saga
       driftls study study.toml --out study
+      driftls fit days --policy flinucb-cd --articles 30 --out warm.policy
       driftls bounds --mu 0.5 --c 6 --dim 24 --n 1000,10000
     """  # noqa: D301  (a backspace keeps the lines of a paragraph apart)
     if version:
