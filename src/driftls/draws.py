@@ -68,7 +68,7 @@ class Draws:
     def header(self) -> dict[str, Any]:
         """The generator's state, for a file (with `unread`)."""
         state: dict[str, Any] = _plain(self.generator.bit_generator.state)
-        return state
+        return {**state, "tape": self.tape.size}
 
     def restore(self, header: dict[str, Any], unread: NDArray[np.float64]) -> None:
         """Go on where the saved stream stood."""
@@ -76,10 +76,13 @@ class Draws:
         kind: Any = getattr(np.random, name, None)
         if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
             raise CorruptFileError(f"the random state names an unknown generator: {name!r}.")
-        if unread.size > self.tape.size:
-            raise CorruptFileError(f"{unread.size} draws were kept, more than the {self.tape.size} that there can be.")
+        size = int(header.get("tape", self.tape.size))
+        if unread.size > size:
+            raise CorruptFileError(f"{unread.size} draws were kept, more than the {size} that there can be.")
+        if size != self.tape.size:
+            self.tape = np.empty(size)
         bits = kind()
-        bits.state = header
+        bits.state = {name: value for name, value in header.items() if name != "tape"}
         self.generator = np.random.Generator(bits)
         self.tape[self.tape.size - unread.size :] = unread
         self.cursor[0] = self.tape.size - unread.size

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from driftls.environments import Block, Pool
 from driftls.errors import DimensionError, SettingsError
 from driftls.history import Window
-from driftls.kernels.policy import Rounds
-from driftls.kernels.rows import SparseRows
 from driftls.policies import Policy
+from driftls.policies.bandit import new_rounds, timed
 from driftls.run import Run
-from driftls.trackers.inputs import as_block, fault
+from driftls.trackers.inputs import as_block
 from driftls.widths import constant_ridge, discount_of
 
 __all__ = ["log_points", "simulate"]
@@ -152,39 +151,27 @@ def _python(policy: Policy, block: Block, seconds: dict[str, float], bernoulli: 
 
 
 def _compiled(policy: Policy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
-    """The same in one compiled loop; it pauses where the pool changes, or where room has to be made."""
+    """The same in one compiled loop; it pauses where the pool changes."""
     count, K = block.means.shape
     still = not sp.issparse(block.arms) and block.arms.ndim == 2
     ids = block.ids
     policy._first_look(_rows_of(block, 0), None if ids is None else ids[0])
     matrix = block.arms if still or sp.issparse(block.arms) else block.arms.reshape(count * K, -1)
     arms = as_block(matrix, np.zeros(matrix.shape[0]), policy.tracker._sparse, policy.tracker._dtype)
-    clock = np.zeros(2, dtype=np.int64)
-    rounds = Rounds(
-        np.ascontiguousarray(block.means),
-        block.noise,
-        np.zeros(count, dtype=np.int64),
-        np.zeros(count),
-        clock,
-        int(still),
-        int(bernoulli),
+    noise = block.noise[:, None]
+    job = new_rounds(
+        np.arange(count) * (0 if still else K),
+        np.full(count, -1),
+        (noise < block.means).astype(np.float64) if bernoulli else block.means + noise,
     )
-    started = time.perf_counter()
     done = 0
-    while done < count:
-        same = count if ids is None else done + int(np.argmax([*(ids[done:] != ids[done]).any(axis=1), True]))
-        slots = policy._open_slots(_rows_of(block, done), None if ids is None else ids[done])
-        last = min(same, done + policy._room(same - done, arms))
-        entry = policy._entries.play_sparse if isinstance(arms, SparseRows) else policy._entries.play_dense
-        status = entry(policy._words, *arms, slots, rounds, done, last)
-        policy._spent(last - done, slots)
-        if status:
-            raise fault(status, 0, len(policy.tracker), policy.dim)
-        done = last
-    elapsed, cycles = time.perf_counter() - started, max(int(clock.sum()), 1)
-    seconds["choose"] += elapsed * int(clock[0]) / cycles
-    seconds["learn"] += elapsed * int(clock[1]) / cycles
-    return rounds.chosen, rounds.rewards
+    with timed(job, seconds):
+        while done < count:
+            same = count if ids is None else done + int(np.argmax([*(ids[done:] != ids[done]).any(axis=1), True]))
+            slots = policy._open_slots(_rows_of(block, done), None if ids is None else ids[done])
+            policy._play(arms, slots, job, done, same)
+            done = same
+    return job.chosen, job.rewards[np.arange(count), job.chosen]
 
 
 class _Shadow:

@@ -107,16 +107,3 @@ def cd_step(state: CDState, rows: Any, i: int, m: int, gamma: float, lam: float)
     """One Gauss-Southwell step on A theta = b"""
     descend(state.coords[THETA], state.coords[RESIDUAL], state)
     return 0.0
-
-
-@kernel
-def cd_dot(state: CDState, rows: Any, i: int) -> float:
-    """theta . x_i"""
-    return row_dot(rows, i, state.coords, THETA)
-
-
-@kernel
-def cd_read(state: CDState, out: Vector) -> None:
-    """out = theta"""
-    for j in range(out.size):
-        out[j] = state.coords[THETA, j]

@@ -26,6 +26,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Reductions vectorise only if sums may be reordered; NaN and infinity keep their meaning, since we test for them.
 OPTIONS = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy"}
+# Said explicitly: a function that says nothing takes over what its caller has.
+EXACT = {"fastmath": False, "error_model": "numpy"}
 JIT = not config.DISABLE_JIT
 
 
@@ -99,6 +101,21 @@ def leaf(function: Function) -> Function:
     return compiled
 
 
+def exactly(function: Function) -> Function:
+    """A leaf whose sums keep their order and their rounding, so that two routes to a number agree to the bit."""
+    compiled: Any = njit(function, forceinline=True, **EXACT)
+    return compiled
+
+
+def merged(function: Function) -> Function:
+    """A kernel that becomes part of its caller before anything is optimised.
+
+    Every kernel optimises all that it calls once more, so a long chain of large ones would take minutes to compile.
+    """
+    compiled: Any = njit(function, inline="always", **OPTIONS)
+    return compiled
+
+
 def kernel(function: Function) -> Function:
     """Compile `function` on first use, keep the machine code on disk, and notice when any kernel was edited."""
     compiled: Any = njit(function, **OPTIONS)
@@ -116,15 +133,19 @@ def remove_stale_kernels() -> int:
     return len(stale)
 
 
-def by_type(table: dict[type, Callable[..., Any]]) -> Callable[..., Any]:
-    """A function that picks its leaf by the type of its first argument, in Python and inside a kernel alike."""
+def by_type(table: dict[type, Callable[..., Any]], *, exact: bool = False) -> Callable[..., Any]:
+    """A function that picks its leaf by the type of its first argument, in Python and inside a kernel alike.
+
+    `exact`: the leaves are those of `exactly`.
+    """
+    options = EXACT if exact else OPTIONS
 
     def pick(*args: Any) -> Any:
         return table[type(args[0])](*args)
 
     if JIT:
 
-        @overload(pick, strict=False, jit_options={**OPTIONS, "forceinline": True})  # type: ignore[untyped-decorator]
+        @overload(pick, strict=False, jit_options={**options, "forceinline": True})  # type: ignore[untyped-decorator]
         def _choose(*signature: Any) -> Any:
             leaf: Any = table.get(getattr(signature[0], "instance_class", type(None)))
             return None if leaf is None else leaf.py_func

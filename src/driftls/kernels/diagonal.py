@@ -44,16 +44,3 @@ def diagonal_enter(state: DiagonalState, rows: Any, i: int, m: int, ridge: float
         j = index(rows, i, p)
         if x * x != 0.0:  # of an x below 1e-154 nothing is left to divide by
             coords[THETA, j] += step * x / (ridge + scale * coords[SQUARES, j])
-
-
-@kernel
-def diagonal_dot(state: DiagonalState, rows: Any, i: int) -> float:
-    """theta . x_i"""
-    return row_dot(rows, i, state.coords, THETA)
-
-
-@kernel
-def diagonal_read(state: DiagonalState, out: Vector) -> None:
-    """out = theta"""
-    for j in range(out.size):
-        out[j] = state.coords[THETA, j]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from driftls.kernels.compile import kernel
+from driftls.kernels.compile import kernel, merged
 from driftls.kernels.frames import Matrix, Vector
 from driftls.kernels.rows import begin, end, index, row_axpy, row_dot, row_rank_one, value
 
@@ -102,7 +102,7 @@ def gain(state: ExactState, rows: Any, i: int) -> float:
     return row_dot(rows, i, coords, GAIN)
 
 
-@kernel
+@merged
 def sherman_morrison(state: ExactState, rows: Any, i: int, weight: float, rho: float) -> bool:
     """The inverse of rho A + weight x x':  (A^-1 - weight g g'/(rho + weight x.g))/rho,  g = A^-1 x;  theta with it"""
     coords, inverse = state.coords, state.inverse
@@ -122,7 +122,7 @@ def sherman_morrison(state: ExactState, rows: Any, i: int, weight: float, rho: f
     return largest * SMALLEST_ENTRY < 1.0
 
 
-@kernel
+@merged
 def probe(state: ExactState, rows: Any, i: int) -> bool:
     """Whether A (A^-1 x) still gives x back"""
     coords, scalars = state.coords, state.scalars
@@ -201,7 +201,7 @@ def exact_forget(state: ExactState, rows: Any, i: int, m: int) -> None:
         mend(state)
 
 
-@kernel
+@merged
 def mend(state: ExactState) -> None:
     """Re-factorise, or leave the fast route until the matrix can be inverted"""
     scalars = state.scalars
@@ -210,16 +210,3 @@ def mend(state: ExactState) -> None:
         scalars[ROUTE] = WAITING
         scalars[LEFT] += 1.0
         scalars[NEXT_TRY] = scalars[SEEN] + state.gram.shape[0]
-
-
-@kernel
-def exact_dot(state: ExactState, rows: Any, i: int) -> float:
-    """theta . x_i (theta solved for beforehand on the slow route)"""
-    return row_dot(rows, i, state.coords, THETA)
-
-
-@kernel
-def exact_read(state: ExactState, out: Vector) -> None:
-    """out = theta (solved for beforehand on the slow route)"""
-    for j in range(out.size):
-        out[j] = state.coords[THETA, j]

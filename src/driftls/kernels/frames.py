@@ -70,12 +70,13 @@ def _pointer(_context: Any, address: Any, dtype: Any) -> Any:
 
 
 def unpack(words: Any, values: Any, *classes: Any) -> Any:
-    """The tuples of these classes, in the order in which they were packed.
+    """The tuples of these classes (or of the classes of these tuples), in the order in which they were packed.
 
     `values` tells precision (its dtype) and layout (2-d: dense rows).
     """
     found, at, dense = [], 0, values.ndim == 2
-    for cls in classes:
+    given = classes[0] if len(classes) == 1 and type(classes[0]) is tuple else classes
+    for cls in (kind if isinstance(kind, type) else type(kind) for kind in given):
         arrays = []
         for _, field in fields(cls):
             shape = tuple(int(word) for word in words[at + 1 : at + 1 + field.ndim])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from driftls.kernels import lazy
-from driftls.kernels.compile import leaf
+from driftls.kernels.compile import exactly, leaf
 from driftls.kernels.frames import Coordinates, Vector
 from driftls.kernels.lazy import P, U
 from driftls.kernels.rows import row_axpy2, row_dot
@@ -89,17 +89,9 @@ def averaged_gd_dot(state: AveragedGDState, rows: Any, i: int) -> float:
     return (row_dot(rows, i, state.coords, Z) + scalars[R] * row_dot(rows, i, state.coords, U)) / scalars[WEIGHT]
 
 
-@leaf
-def gd_read(state: GDState, out: Vector) -> None:
-    """out = theta"""
-    for j in range(out.size):
-        out[j] = state.scalars[P] * state.coords[U, j]
-
-
-@leaf
-def averaged_gd_read(state: AveragedGDState, out: Vector) -> None:
-    """out = the average"""
+@exactly
+def averaged_gd_coordinate(state: AveragedGDState, j: int) -> float:
+    """Coordinate j of the average"""
     coords, scalars = state.coords, state.scalars
     weight = scalars[WEIGHT] if scalars[WEIGHT] > 0.0 else 1.0
-    for j in range(out.size):
-        out[j] = (coords[Z, j] + scalars[R] * coords[U, j]) / weight
+    return (coords[Z, j] + scalars[R] * coords[U, j]) / weight

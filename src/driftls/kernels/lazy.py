@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.compile import leaf
+from driftls.kernels.compile import exactly, leaf
 from driftls.kernels.frames import Vector
 from driftls.kernels.rows import row_axpy, row_axpy2, row_dot, row_dot2
 
@@ -89,8 +89,13 @@ def shrunk_add(coords: Any, scalars: Vector, rows: Any, i: int, alpha: float) ->
     row_axpy(rows, i, alpha / scalars[P], coords, U)
 
 
-@leaf
-def read(coords: Any, scalars: Vector, out: Vector) -> None:
-    """out = theta"""
-    for j in range(out.size):
-        out[j] = scalars[P] * coords[U, j] - scalars[Q] * coords[G, j]
+@exactly
+def coordinate(state: Any, j: int) -> float:
+    """theta_j"""
+    return state.scalars[P] * state.coords[U, j] - state.scalars[Q] * state.coords[G, j]
+
+
+@exactly
+def shrunk_coordinate(state: Any, j: int) -> float:
+    """theta_j, for a scheme that keeps no G"""
+    return state.scalars[P] * state.coords[U, j]

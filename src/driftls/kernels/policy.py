@@ -1,4 +1,8 @@
-"""Choose an arm, learn its reward: the two halves of a round, over any tracker and any width."""
+"""Choose an arm, learn its reward: the two halves of a round, over any tracker and any width.
+
+`act` is the only way in: one choice, one reward or many rounds run through the same machine code, so a loop in Python
+and a compiled one decide alike.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftls.kernels import schedules, track
-from driftls.kernels.compile import by_type, cycles, kernel
-from driftls.kernels.exact import ExactState
+from driftls.kernels.compile import by_type, cycles, kernel, merged
+from driftls.kernels.exact import INVERT, ROUTE, SHERMAN_MORRISON, ExactState
 from driftls.kernels.frames import Integers, Matrix, Vector, unpack
 from driftls.kernels.rows import DenseRows, SparseRows, row_fault
 from driftls.kernels.schedules import Plan
@@ -28,9 +32,14 @@ from driftls.kernels.widths import (
     width_same,
 )
 
-# Settings.scalars: kappa is fixed, or (SIGMAS > 0) that many standard deviations of the noise, estimated as we go
-KAPPA, SIGMAS, EPSILON, ERRORS, LEARNED, PROBABILITY = 0, 1, 2, 3, 4, 5
-SCALARS = 6
+# Judge.scalars: kappa is fixed, or (SIGMAS > 0) that many standard deviations of the noise, estimated as we go; DRAWS
+# is the most that a round reads of the policy's tape; at LOOK learned rewards the caller wants to look at the ridge.
+KAPPA, SIGMAS, EPSILON, ERRORS, LEARNED, PROBABILITY, DRAWS, LOOK = 0, 1, 2, 3, 4, 5, 6, 7
+SCALARS = 8
+
+CHOOSE, LEARN, PLAY = 0, 1, 2  # what `act` is asked for
+LEARNING, WAITING, STATUS = 0, 1, 2  # Rounds.clock
+CLOCK = 3
 
 
 class Judge(NamedTuple):
@@ -38,6 +47,21 @@ class Judge(NamedTuple):
 
     scalars: Vector
     scores: Vector
+
+
+class Rounds(NamedTuple):
+    """Rounds to be played, and what is filled in.
+
+    The arms of round r begin at row first_arm[r]. Where shown[r] is -1 the reward of any arm is known: rewards is
+    (round, arm). Else it is known for the arm shown alone, rewards is (round, 0), and other choices teach nothing.
+    clock: cycles spent in learning; whether a choice waits to be learned, because room has to be made; a fault.
+    """
+
+    first_arm: Integers
+    shown: Integers
+    rewards: Matrix
+    chosen: Integers
+    clock: Integers
 
 
 @kernel
@@ -51,7 +75,7 @@ def weight(judge: Judge) -> float:
     return scalars[SIGMAS] * np.sqrt(scalars[ERRORS] / scalars[LEARNED])
 
 
-@kernel
+@merged
 def choose(
     state: Any, log: Log, rows: Any, width: Any, judge: Judge, chance: Chance, arms: Any, first: int, slots: Integers
 ) -> int:
@@ -64,17 +88,6 @@ def choose(
         if kappa != 0.0:
             judge.scores[k] += kappa * bonus(width, arms, first + k, slots[k], rows, held)
     return pick(judge, chance, slots.size)
-
-
-@kernel
-def opinion(state: Any, log: Log, rows: Any, width: Any, chance: Chance, user: Any, kappa: float) -> float:
-    """The score that one arm's own model gives a user"""
-    held = log.book[HELD] if log.book[KIND] != NOTHING else log.book[SEEN]
-    score = dot(state, user, 0)
-    if kappa != 0.0:
-        width_begin(width, held, chance)
-        score += kappa * bonus(width, user, 0, -1, rows, held)
-    return score
 
 
 @kernel
@@ -95,15 +108,22 @@ def pick(judge: Judge, chance: Chance, count: int) -> int:
 
 
 @kernel
-def keep_nothing(state: Any) -> None:
-    pass
-
-
-# a row was taken: what has to be ready again before the next choice
-keep_ready = by_type({**dict.fromkeys(ENTER, keep_nothing), ExactState: keep_inverse})
+def always_ready(state: Any) -> bool:
+    return True
 
 
 @kernel
+def exact_ready(state: ExactState) -> bool:
+    """Whether theta and the inverse are those of all rows, or have to be solved for first"""
+    keep_inverse(state)
+    return state.scalars[ROUTE] == SHERMAN_MORRISON or state.scalars[ROUTE] == INVERT
+
+
+# a row was taken: can the next choice be made at once?
+ready = by_type({**dict.fromkeys(ENTER, always_ready), ExactState: exact_ready})
+
+
+@merged
 def learn(
     state: Any,
     plan: Plan,
@@ -123,7 +143,6 @@ def learn(
         judge.scalars[ERRORS] += error * error / (1.0 + width2(width, block, k, slot, rows, held))
     judge.scalars[LEARNED] += 1.0
     status = track.track(state, plan, log, rows, block, k, k + 1)
-    keep_ready(state)
     held = log.book[HELD] if log.book[KIND] != NOTHING else log.book[SEEN]
     n = log.book[SEEN]
     gamma = schedules.step_size(plan, n, schedules.regularisation(plan, float(n)), log.health[MAX_NORM2])
@@ -131,7 +150,7 @@ def learn(
     return status
 
 
-@kernel
+@merged
 def open_slots(width: Any, arms: Any, slots: Integers) -> None:
     """Arms whose slot is below -1 are new: -2 - slot is theirs; one that came with other features starts afresh"""
     for k in range(slots.size):
@@ -153,54 +172,21 @@ def first_fault(arms: Any, dim: int) -> int:
 
 
 @kernel
-def checked_choose(
-    state: Any, log: Log, rows: Any, width: Any, judge: Judge, chance: Chance, arms: Any, dim: int, slots: Integers
-) -> int:
-    """The arm, or minus (8 times its number from 1, plus what is wrong with it); a slot below -1 is new"""
-    fault = first_fault(arms, dim)
-    if fault != 0:
-        return -fault
-    open_slots(width, arms, slots)
-    return choose(state, log, rows, width, judge, chance, arms, 0, slots)
+def now() -> int:
+    """The clock on which `Rounds.clock` counts"""
+    return cycles()
 
 
 @kernel
-def checked_learn(
-    state: Any,
-    plan: Plan,
-    log: Log,
-    rows: Any,
-    width: Any,
-    judge: Judge,
-    chance: Chance,
-    block: Any,
-    dim: int,
-    slot: int,
-) -> int:
-    """Learn the one row of the block, or say what is wrong with it"""
-    fault = track.check(plan, log, block, dim)
-    if fault != 0:
-        return fault
-    return learn(state, plan, log, rows, width, judge, chance, block, 0, slot)
+def told(job: Rounds, r: int, arm: int) -> int:
+    """Whether the log of round r knows the reward of this choice: its column in rewards, or -1"""
+    if job.shown[r] < 0:
+        return arm
+    return 0 if job.shown[r] == arm else -1
 
 
-class Rounds(NamedTuple):
-    """Rounds of a simulated bandit: means (round, arm), noise, and what is to be filled in.
-
-    `still` 1: every round has the same arms. `clock`: cycles spent in choosing and in learning.
-    """
-
-    means: Matrix
-    noise: Vector
-    chosen: Integers
-    rewards: Vector
-    clock: Integers
-    still: int
-    bernoulli: int
-
-
-@kernel
-def play(
+@merged
+def act(
     state: Any,
     plan: Plan,
     log: Log,
@@ -209,42 +195,67 @@ def play(
     judge: Judge,
     chance: Chance,
     arms: Any,
+    dim: int,
     slots: Integers,
-    rounds: Rounds,
+    job: Rounds,
+    task: int,
     first: int,
     last: int,
 ) -> int:
-    """Rounds first ... last - 1: choose, be rewarded, learn"""
-    count = slots.size
-    for r in range(first, last):
-        start = 0 if rounds.still != 0 else r * count
+    """CHOOSE: the arm, or minus (8 times the number from 1 of a bad one, plus what is wrong with it).
+
+    LEARN: row 0 of `arms` with its reward; 0, or what is wrong. PLAY rounds first ... last - 1; returns how far.
+    """
+    if task == CHOOSE:
+        fault = first_fault(arms, dim)
+        if fault != 0:
+            return -fault
+        open_slots(width, arms, slots)
+    elif task == LEARN:
+        fault = track.check(plan, log, arms, dim)
+        if fault != 0:
+            return fault
+    r, status, row, k = first, 0, 0, 0
+    while r < last:  # each half of a round has one place in this loop, so that it is compiled once
+        if task != LEARN:
+            if task == PLAY and chance.cursor[0] + 2 * judge.scalars[DRAWS] > chance.tape.size:
+                return r
+            row = job.first_arm[r]
+            k = choose(state, log, rows, width, judge, chance, arms, row, slots)
+            if task == CHOOSE:
+                return k
+            job.chosen[r] = k
+            column = told(job, r, k)
+            if column < 0:
+                r += 1
+                continue
+            row += k
+            arms.y[row] = job.rewards[r, column]
+            if not track.has_room(plan, log, rows, arms, row):
+                job.clock[WAITING] = 1
+                return r
+            status = track.step_fault(plan, log, arms, row, log.book[SEEN] + 1)
         before = cycles()
-        k = choose(state, log, rows, width, judge, chance, arms, start, slots)
-        after = cycles()
-        mean, noise = rounds.means[r, k], rounds.noise[r]
-        reward = mean + noise if rounds.bernoulli == 0 else (1.0 if noise < mean else 0.0)
-        arms.y[start + k] = reward
-        status = learn(state, plan, log, rows, width, judge, chance, arms, start + k, slots[k])
-        rounds.chosen[r] = k
-        rounds.rewards[r] = reward
-        rounds.clock[0] += after - before
-        rounds.clock[1] += cycles() - after
-        if status != 0:
+        if status == 0:
+            status = learn(state, plan, log, rows, width, judge, chance, arms, row, slots[k])
+        able = ready(state)
+        if task == LEARN:
             return status
-    return 0
+        job.clock[LEARNING] += cycles() - before
+        r += 1
+        if status != 0:
+            job.clock[STATUS] = status
+            return r
+        if not able or judge.scalars[LEARNED] == judge.scalars[LOOK]:
+            return r
+    return last
 
 
 class PolicyEntries(NamedTuple):
     """The ways in for one class of tracker state and one class of width state."""
 
-    choose_dense: Callable[..., int]
-    choose_sparse: Callable[..., int]
-    learn_dense: Callable[..., int]
-    learn_sparse: Callable[..., int]
-    each_dense: Callable[..., int]
-    each_sparse: Callable[..., int]
-    play_dense: Callable[..., int]
-    play_sparse: Callable[..., int]
+    dense: Callable[..., int]
+    sparse: Callable[..., int]
 
 
 @cache
@@ -252,97 +263,37 @@ def policy_entries(state_class: Any, width_class: Any) -> PolicyEntries:
     """The compiled entry points of a policy. Its frame: state, plan, log, rows, width, judge, chance."""
 
     @kernel
-    def choose_dense(words: Any, X: Any, y: Any, slots: Any) -> int:
-        state, _, log, rows, width, judge, chance = unpack(
-            words, X, state_class, Plan, Log, DenseRows, width_class, Judge, Chance
-        )
-        return checked_choose(state, log, rows, width, judge, chance, DenseRows(X, y), X.shape[1], slots)
-
-    @kernel
-    def choose_sparse(words: Any, start: Any, stop: Any, index: Any, values: Any, y: Any, slots: Any, dim: int) -> int:
-        state, _, log, rows, width, judge, chance = unpack(
-            words, values, state_class, Plan, Log, SparseRows, width_class, Judge, Chance
-        )
-        arms = SparseRows(start, stop, index, values, y)
-        return checked_choose(state, log, rows, width, judge, chance, arms, dim, slots)
-
-    @kernel
-    def learn_dense(words: Any, X: Any, y: Any, slot: int) -> int:
+    def act_dense(words: Any, X: Any, y: Any, dim: int, slots: Any, job: Any, task: int, first: int, last: int) -> int:
         state, plan, log, rows, width, judge, chance = unpack(
             words, X, state_class, Plan, Log, DenseRows, width_class, Judge, Chance
         )
-        return checked_learn(state, plan, log, rows, width, judge, chance, DenseRows(X, y), X.shape[1], slot)
-
-    @kernel
-    def learn_sparse(words: Any, start: Any, stop: Any, index: Any, values: Any, y: Any, slot: int, dim: int) -> int:
-        state, plan, log, rows, width, judge, chance = unpack(
-            words, values, state_class, Plan, Log, SparseRows, width_class, Judge, Chance
-        )
-        block = SparseRows(start, stop, index, values, y)
-        return checked_learn(state, plan, log, rows, width, judge, chance, block, dim, slot)
-
-    @kernel
-    def each_dense(table: Any, words: Any, X: Any, y: Any, slots: Any) -> int:
-        """One user, one model an arm: the frames of the models are the rows of the table"""
-        judge, chance = unpack(words, X, Judge, Chance)
-        user = DenseRows(X, y)
-        fault = row_fault(user, 0, X.shape[1])
-        if fault != 0:
-            return -(8 + fault)
-        kappa = weight(judge)
-        for k in range(slots.size):
-            state, _, log, rows, width = unpack(table[slots[k]], X, state_class, Plan, Log, DenseRows, width_class)
-            judge.scores[k] = opinion(state, log, rows, width, chance, user, kappa)
-        return pick(judge, chance, slots.size)
-
-    @kernel
-    def each_sparse(
-        table: Any, words: Any, start: Any, stop: Any, index: Any, values: Any, y: Any, slots: Any, dim: int
-    ) -> int:
-        """As each_dense"""
-        judge, chance = unpack(words, values, Judge, Chance)
-        user = SparseRows(start, stop, index, values, y)
-        fault = row_fault(user, 0, dim)
-        if fault != 0:
-            return -(8 + fault)
-        kappa = weight(judge)
-        for k in range(slots.size):
-            state, _, log, rows, width = unpack(
-                table[slots[k]], values, state_class, Plan, Log, SparseRows, width_class
-            )
-            judge.scores[k] = opinion(state, log, rows, width, chance, user, kappa)
-        return pick(judge, chance, slots.size)
-
-    @kernel
-    def play_dense(words: Any, X: Any, y: Any, slots: Any, rounds: Any, first: int, last: int) -> int:
-        state, plan, log, rows, width, judge, chance = unpack(
-            words, X, state_class, Plan, Log, DenseRows, width_class, Judge, Chance
-        )
+        (rounds,) = unpack(job, X, Rounds)
         arms = DenseRows(X, y)
-        return play(state, plan, log, rows, width, judge, chance, arms, slots, rounds, first, last)
+        return act(state, plan, log, rows, width, judge, chance, arms, X.shape[1], slots, rounds, task, first, last)
 
     @kernel
-    def play_sparse(
+    def act_sparse(
         words: Any,
         start: Any,
         stop: Any,
         index: Any,
         values: Any,
         y: Any,
+        dim: int,
         slots: Any,
-        rounds: Any,
+        job: Any,
+        task: int,
         first: int,
         last: int,
     ) -> int:
         state, plan, log, rows, width, judge, chance = unpack(
             words, values, state_class, Plan, Log, SparseRows, width_class, Judge, Chance
         )
+        (rounds,) = unpack(job, values, Rounds)
         arms = SparseRows(start, stop, index, values, y)
-        return play(state, plan, log, rows, width, judge, chance, arms, slots, rounds, first, last)
+        return act(state, plan, log, rows, width, judge, chance, arms, dim, slots, rounds, task, first, last)
 
-    return PolicyEntries(
-        choose_dense, choose_sparse, learn_dense, learn_sparse, each_dense, each_sparse, play_dense, play_sparse
-    )
+    return PolicyEntries(act_dense, act_sparse)
 
 
 @kernel

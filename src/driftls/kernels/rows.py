@@ -103,6 +103,17 @@ def sparse_store(rows: Any, slot: int, block: Any, k: int, used: int) -> int:
 
 
 @leaf
+def dense_fits(rows: Any, block: Any, k: int, used: int) -> bool:
+    return True
+
+
+@leaf
+def sparse_fits(rows: Any, block: Any, k: int, used: int) -> bool:
+    """Whether the arena has room for row k of the block"""
+    return used + block.stop[k] - block.start[k] <= rows.indices.size
+
+
+@leaf
 def dense_prefetch(rows: Any, i: int, stage: int) -> None:
     """Ask for row i; nothing has to be looked up first, so the far stage does it all"""
     if stage == FAR:
@@ -157,6 +168,7 @@ FAR, NEAR = 0, 1
 PER_LINE = 8  # float64 numbers in a cache line
 MOST_LINES = 20  # of a longer row the processor fetches the rest by itself
 index_fault = by_type({DenseRows: dense_index_fault, SparseRows: sparse_index_fault})
+row_fits = by_type({DenseRows: dense_fits, SparseRows: sparse_fits})
 row_store = by_type({DenseRows: dense_store, SparseRows: sparse_store})
 row_prefetch = by_type({DenseRows: dense_prefetch, SparseRows: sparse_prefetch})
 

@@ -85,9 +85,3 @@ def saga_step(state: SAGAState, rows: Any, i: int, m: int, gamma: float, lam: fl
 def lazy_dot(state: SAGAState, rows: Any, i: int) -> float:
     """theta . x_i"""
     return lazy.dot(state.coords, state.scalars, rows, i)
-
-
-@leaf
-def lazy_read(state: SAGAState, out: Vector) -> None:
-    """out = theta"""
-    lazy.read(state.coords, state.scalars, out)

@@ -8,25 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from driftls.kernels.cd import CDState, cd_dot, cd_enter, cd_forget, cd_read, cd_step
-from driftls.kernels.compile import by_type, kernel
-from driftls.kernels.diagonal import DiagonalState, diagonal_dot, diagonal_enter, diagonal_read
-from driftls.kernels.exact import ExactState, exact_dot, exact_enter, exact_forget, exact_read
+from driftls.kernels.cd import CDState, cd_enter, cd_forget, cd_step
+from driftls.kernels.compile import by_type, exactly, kernel, leaf
+from driftls.kernels.diagonal import DiagonalState, diagonal_enter
+from driftls.kernels.exact import ExactState, exact_enter, exact_forget
 from driftls.kernels.gd import (
     AveragedGDState,
     GDState,
+    averaged_gd_coordinate,
     averaged_gd_dot,
-    averaged_gd_read,
     averaged_gd_step,
     gd_dot,
-    gd_read,
     gd_step,
 )
+from driftls.kernels.lazy import coordinate as lazy_coordinate
+from driftls.kernels.lazy import shrunk_coordinate
+from driftls.kernels.rows import row_dot
 from driftls.kernels.sag import (
     SAGAState,
     SAGState,
     lazy_dot,
-    lazy_read,
     sag_step,
     saga_step,
     table_enter,
@@ -35,10 +36,8 @@ from driftls.kernels.sag import (
 from driftls.kernels.svrg import (
     SVRGAverageState,
     SVRGState,
-    svrg_average_dot,
     svrg_average_enter,
     svrg_average_forget,
-    svrg_average_read,
     svrg_average_step,
     svrg_enter,
     svrg_forget,
@@ -62,6 +61,18 @@ def forget_nothing(state: Any, rows: Any, i: int, m: int) -> None:
 def step_nothing(state: Any, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
     """All was done when the row entered"""
     return 0.0
+
+
+@leaf
+def plain_dot(state: Any, rows: Any, i: int) -> float:
+    """theta . x_i, of a scheme whose coords begin with theta itself"""
+    return row_dot(rows, i, state.coords, 0)
+
+
+@exactly
+def plain_coordinate(state: Any, j: int) -> float:
+    """theta_j, of a scheme whose coords begin with theta itself"""
+    return state.coords[0, j]
 
 
 # A row has come: (state, rows, i, rows held, total ridge n lambda_n)
@@ -105,28 +116,28 @@ DOT: Table = {
     GDState: gd_dot,
     AveragedGDState: averaged_gd_dot,
     SVRGState: lazy_dot,
-    SVRGAverageState: svrg_average_dot,
+    SVRGAverageState: plain_dot,
     SAGState: lazy_dot,
     SAGAState: lazy_dot,
-    CDState: cd_dot,
-    DiagonalState: diagonal_dot,
-    ExactState: exact_dot,
+    CDState: plain_dot,
+    DiagonalState: plain_dot,
+    ExactState: plain_dot,
 }
-# theta: (state, out)
-READ: Table = {
-    GDState: gd_read,
-    AveragedGDState: averaged_gd_read,
-    SVRGState: lazy_read,
-    SVRGAverageState: svrg_average_read,
-    SAGState: lazy_read,
-    SAGAState: lazy_read,
-    CDState: cd_read,
-    DiagonalState: diagonal_read,
-    ExactState: exact_read,
+# theta_j: (state, j)
+COORDINATE: Table = {
+    GDState: shrunk_coordinate,
+    AveragedGDState: averaged_gd_coordinate,
+    SVRGState: lazy_coordinate,
+    SVRGAverageState: plain_coordinate,
+    SAGState: lazy_coordinate,
+    SAGAState: lazy_coordinate,
+    CDState: plain_coordinate,
+    DiagonalState: plain_coordinate,
+    ExactState: plain_coordinate,
 }
 
 enter = by_type(ENTER)
 forget = by_type(FORGET)
 step = by_type(STEP)
 dot = by_type(DOT)
-read = by_type(READ)
+coordinate = by_type(COORDINATE, exact=True)

@@ -143,16 +143,3 @@ def svrg_average_step(state: SVRGAverageState, rows: Any, i: int, m: int, gamma:
     for j in range(dim):
         coords[MEAN, j] += (coords[THETA, j] - coords[MEAN, j]) / state.scalars[STEPS]
     return prediction - rows.y[i]
-
-
-@kernel
-def svrg_average_dot(state: SVRGAverageState, rows: Any, i: int) -> float:
-    """theta . x_i"""
-    return row_dot(rows, i, state.coords, THETA)
-
-
-@kernel
-def svrg_average_read(state: SVRGAverageState, out: Vector) -> None:
-    """out = theta"""
-    for j in range(out.size):
-        out[j] = state.coords[THETA, j]

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from driftls.kernels import schedules
-from driftls.kernels.compile import kernel, leaf
+from driftls.kernels.compile import kernel, leaf, merged
 from driftls.kernels.frames import Integers, Vector, unpack
 from driftls.kernels.rows import (
     FAR,
@@ -20,12 +20,13 @@ from driftls.kernels.rows import (
     SparseRows,
     index_fault,
     row_fault,
+    row_fits,
     row_norm2,
     row_prefetch,
     row_store,
 )
 from driftls.kernels.schedules import Plan
-from driftls.kernels.schemes import dot, enter, forget, read, step
+from driftls.kernels.schemes import coordinate, dot, enter, forget, step
 
 # plan.knobs
 STEPS, DRAWS, GUARD, LOOKAHEAD, PREFETCH_FROM, NORMALISE = 0, 1, 2, 3, 4, 5
@@ -91,7 +92,7 @@ def look_ahead(log: Log, rows: Any, cursor: int, s: int, steps: int, held: int, 
             row_prefetch(rows, i, stage)
 
 
-@kernel
+@merged
 def track(state: Any, plan: Plan, log: Log, rows: Any, block: Any, first: int, last: int) -> int:
     """Take rows first ... last - 1 of the block"""
     book, health, knobs = log.book, log.health, plan.knobs
@@ -150,23 +151,44 @@ def track(state: Any, plan: Plan, log: Log, rows: Any, block: Any, first: int, l
 
 
 @kernel
+def step_fault(plan: Plan, log: Log, block: Any, k: int, n: int) -> int:
+    """Whether the step of round n would diverge on row k"""
+    if plan.knobs[GUARD] == 0.0 or plan.step_size[0] == schedules.NORMALISED:
+        return 0
+    gamma = schedules.step_size(plan, n, 0.0, 0.0)
+    # a scheme without draws (NLMS) divides its step by the norm itself
+    return STEP_TOO_LARGE if gamma * (row_norm2(block, k) if plan.knobs[DRAWS] != 0.0 else 1.0) >= 2.0 else 0
+
+
+@merged
 def check(plan: Plan, log: Log, block: Any, dim: int) -> int:
     """Look at every row of the block before the first one is taken, so that a bad one changes nothing"""
-    guarded = plan.knobs[GUARD] != 0.0 and plan.step_size[0] != schedules.NORMALISED
     for k in range(block.y.size):
         log.book[FAULT_ROW] = k
         fault = row_fault(block, k, dim)
+        if fault == 0:
+            fault = step_fault(plan, log, block, k, log.book[SEEN] + k + 1)
         if fault != 0:
             return fault
-        if guarded:
-            gamma = schedules.step_size(plan, log.book[SEEN] + k + 1, 0.0, 0.0)
-            # a scheme without draws (NLMS) divides its step by the norm itself
-            if gamma * (row_norm2(block, k) if plan.knobs[DRAWS] != 0.0 else 1.0) >= 2.0:
-                return STEP_TOO_LARGE
     return 0
 
 
 @kernel
+def has_room(plan: Plan, log: Log, rows: Any, block: Any, k: int) -> bool:
+    """Whether row k of the block can be taken at once: draws, tables and places in the history are ready for it"""
+    book = log.book
+    draws = (plan.knobs[STEPS] if plan.knobs[DRAWS] != 0.0 else 0.0) + (1.0 if book[KIND] == RESERVOIR else 0.0)
+    if log.cursor[0] + draws > log.tape.size:
+        return False
+    for kind, table in ((plan.step_size[0], plan.step_table), (plan.regularisation[0], plan.regularisation_table)):
+        if kind == schedules.TABLE and book[SEEN] >= table.size:
+            return False
+    if book[KIND] == GROWING and book[HELD] >= book[CAPACITY]:
+        return False
+    return book[KIND] == NOTHING or row_fits(rows, block, k, book[USED])
+
+
+@merged
 def checked_track(state: Any, plan: Plan, log: Log, rows: Any, block: Any, dim: int, first: int, last: int) -> int:
     """Check the whole block with its first piece, then take the piece"""
     log.book[DONE] = first
@@ -211,7 +233,8 @@ def entries(state_class: type) -> Entries:
 @kernel
 def read_all(state: Any, out: Vector) -> None:
     """out = theta"""
-    read(state, out)
+    for j in range(out.size):
+        out[j] = coordinate(state, j)
 
 
 @kernel

@@ -6,7 +6,7 @@ A person reads events; a compiled loop reads blocks. Both hold the same facts, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,21 @@ class Block:
     def candidates(self) -> Ints:
         """Every line's candidates, line after line, as places in `pool_ids`."""
         return ranges(self.pool_start[self.pool], np.diff(self.pool_start)[self.pool])
+
+    def part(self, first: int, last: int) -> Block:
+        """Lines first ... last - 1, without a copy; the table of pools stays whole."""
+        if (first, last) == (0, len(self)):
+            return self
+        lines, users = slice(first, last), slice(*self.user_start[[first, last]])
+        return replace(
+            self,
+            **{name: getattr(self, name)[lines] for name in ("time", "pool", "shown", "reward")},
+            user_start=self.user_start[first : last + 1] - self.user_start[first],
+            user_index=self.user_index[users],
+            user_value=self.user_value[users],
+            propensity=None if self.propensity is None else self.propensity[lines],
+            truth=None if self.truth is None else self.truth[slice(*self.truth_start[[first, last]])],
+        )
 
     def __getitem__(self, i: int) -> Event:
         if not -len(self) <= i < len(self):

@@ -1,27 +1,25 @@
-"""What all policies share: arms come, one is chosen, later its reward is learned."""
+"""One model shared by all arms: theta.x + kappa width(x) over any tracker and any width."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import driftls.trackers
-from driftls.draws import TAPE, Draws, Seed
+from driftls.draws import Seed
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.kernels import policy as kernels
 from driftls.kernels.frames import pack
-from driftls.kernels.policy import Judge
 from driftls.kernels.rows import DenseRows, SparseRows
-from driftls.kernels.widths import Chance, EnsembleState, SampleState
-from driftls.persistence import Saveable
+from driftls.kernels.widths import EnsembleState, SampleState
+from driftls.policies.bandit import Bandit, Pending, single, solved
 from driftls.policies.inputs import (
-    check_weights,
     checked_reward,
     id_header,
     id_of,
@@ -30,30 +28,19 @@ from driftls.policies.inputs import (
     plain_ids,
     position,
     renamed,
-    revive,
     row_of,
-    tell,
 )
-from driftls.schedules import Tabulated
-from driftls.trackers import RLS, Tracker
+from driftls.trackers import Tracker
 from driftls.trackers.inputs import Block, as_block, as_numbers, fault
 from driftls.widths import KINDS, Width
 
 FIRST_SLOTS = 16
 SAMPLES = 2000
-MOST_KEYS = 1_000_000
 # What a choice cannot change, of the arrays of a width.
 UNTOUCHED = {"gram", "factor", "inverse", "theta", "start", "squares"}
 
 
-class Pending(NamedTuple):
-    """A choice whose reward has not come yet: the features, and (or nothing) the arm's id."""
-
-    x: Any
-    name: tuple[Hashable, ...]
-
-
-class Policy(Saveable):
+class Policy(Bandit):
     """Scores theta.x + kappa width(x) over any tracker and any width.
 
     Parameters
@@ -85,29 +72,17 @@ class Policy(Saveable):
         forget_after: int = 1000,
         seed: Seed = None,
     ) -> None:
-        check_weights(kappa, sigmas, epsilon)
         if not isinstance(tracker, Tracker) or not isinstance(width, Width):
             raise SettingsError(f"a policy needs a tracker and a width, got {tracker!r} and {width!r}.")
         if not (isinstance(forget_after, int | np.integer) and forget_after >= 0):
             raise SettingsError(f"forget_after must be a whole number of rounds, got {forget_after!r}.")
-        self.tracker, self.width = tracker, width
+        super().__init__(tracker, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)
         self.forget_after = int(forget_after)
-        self.dim = tracker.dim
-        need = width.draws(self.dim) + 1
-        self._need, self._draws, self._credit = need, Draws(seed, max(TAPE, 8 * need)), 0
-        self._scalars = np.zeros(kernels.SCALARS)
-        self._scalars[kernels.KAPPA] = 0.0 if kappa is None else kappa
-        self._scalars[kernels.SIGMAS] = sigmas if kappa is None else 0.0
-        self._scalars[kernels.EPSILON] = epsilon
-        self._scores = np.zeros(FIRST_SLOTS)
         self._zeros = np.zeros(0)
-        self._reward = np.zeros(1)
         self._no_slots = np.zeros(0, dtype=np.int64)
         self._width: Any = None
         self._slot_of: dict[Hashable, int] = {}
         self._offered = np.zeros(FIRST_SLOTS, dtype=np.int64)
-        self._rounds = 0
-        self._pending: dict[Hashable, Pending | None] = {}
         self._alive: Any = None
         self._last: Any = None
 
@@ -118,8 +93,7 @@ class Policy(Saveable):
 
         `ids` name arms that recur. `key`, if given, keeps the choice until `learn(reward=..., key=key)`.
         """
-        if key is not None and key in self._pending:
-            raise InputError(f"key {key!r} was used before. Every choice needs a key of its own.")
+        self._new_key(key)
         chosen = self._choose(self._arms(arms, ids), ids)
         if self._samples:
             self._last = arms, chosen, len(self.tracker)
@@ -131,15 +105,11 @@ class Policy(Saveable):
     def _choose(self, block: Block, ids: Any) -> int:
         slots = self._slots(ids, block)
         self._ready(len(block.y))
-        if isinstance(block, DenseRows):
-            chosen = self._entries.choose_dense(self._words, block.X, block.y, slots)
-        else:
-            chosen = self._entries.choose_sparse(self._words, *block, slots, self.dim)
+        chosen = self._act(block, slots, self._idle_words, kernels.CHOOSE, 0, 1)
         if chosen < 0:
             raise self._arm_fault(-chosen)
         self._offer(slots)
         self._rounds += 1
-        self._credit -= 1
         return int(chosen)
 
     def learn(
@@ -157,10 +127,7 @@ class Policy(Saveable):
         """
         slot = -1
         if key is not None:
-            waiting = self._pending.get(key)
-            if waiting is None:
-                state = "was learned already" if key in self._pending else "is not known: choose(..., key=key) first"
-                raise InputError(f"key {key!r} {state}.")
+            waiting = self._waiting(key)
             x = waiting.x
             slot = self._slot_of.get(waiting.name[0], -1) if waiting.name else -1
         elif arm is not None:
@@ -171,40 +138,22 @@ class Policy(Saveable):
             x = arms
         if x is None or reward is None:
             raise InputError("learn needs an arm and a reward: learn(x, reward), or learn(reward=..., key=...).")
-        self._learn(x, reward, slot)
+        self._reward[0] = checked_reward(reward)
+        block = self._arms(single(x, "an arm must be a vector"))
+        self._learn_row(block._replace(y=self._reward), slot)
         if key is not None:
             self._settle_key(key)
 
-    def _settle_key(self, key: Hashable) -> None:
-        """A learned key is remembered, so that a repeated reward is noticed; the oldest of very many is let go."""
-        del self._pending[key]
-        self._pending[key] = None
-        if len(self._pending) > MOST_KEYS:
-            oldest = next((old for old, waiting in self._pending.items() if waiting is None), None)
-            self._pending.pop(oldest, None)
-
-    def _learn(self, x: Any, reward: float, slot: int) -> None:
-        value = checked_reward(reward)
-        x = x if sp.issparse(x) else as_numbers(x, "an arm must be a vector")
-        if x.ndim == 2 and x.shape[0] != 1:
-            raise InputError(f"{x.shape[0]} arms and one reward: say which of them it belongs to, with arm=.")
-        block = self._arms(x.reshape(1, -1))
-        self._reward[0] = value
-        block = block._replace(y=self._reward)
+    def _learn_row(self, row: Block, slot: int) -> None:
         tracker = self.tracker
-        if tracker._credit <= 0 or isinstance(block, SparseRows):
-            tracker._prepare(1, block, 0)
+        if tracker._credit <= 0 or isinstance(row, SparseRows):
+            tracker._prepare(1, row, 0)
         self._ready(0)
-        # also where the row is refused: what is ready may be underestimated
-        tracker._credit -= 1
-        self._credit -= 1
-        if isinstance(block, DenseRows):
-            status = self._entries.learn_dense(self._words, block.X, block.y, slot)
-        else:
-            status = self._entries.learn_sparse(self._words, *block, slot, self.dim)
-        if status:
-            raise renamed(fault(status, 0, len(tracker), self.dim), "row 0", "the arm")
-        tell(tracker)
+        self._enter(tracker, row, slot)
+
+    def _act(self, arms: Block, slots: NDArray[np.int64], job: Any, task: int, first: int, last: int) -> int:
+        entry = self._entries.dense if isinstance(arms, DenseRows) else self._entries.sparse
+        return int(entry(self._words, *arms, self.dim, slots, job, task, first, last))
 
     # -- what it thinks ------------------------------------------------------------------------------------------
 
@@ -216,18 +165,16 @@ class Policy(Saveable):
         """
         count = len(self._arms(arms, ids).y)
         if not self._samples:
-            share = np.zeros(count)
-            share[int(np.argmax(self.scores(arms, ids=ids)))] = 1.0
+            return self._greedy_share(self.scores(arms, ids=ids))
+        self._usable(arms, ids)
+        arms = arms if sp.issparse(arms) else np.asarray(arms, dtype=np.float64)
+        if isinstance(self._width, EnsembleState):
+            directions = self._width.theta.T
         else:
-            self._usable(arms, ids)
-            arms = arms if sp.issparse(arms) else np.asarray(arms, dtype=np.float64)
-            if isinstance(self._width, EnsembleState):
-                directions = self._width.theta.T
-            else:
-                z = np.random.default_rng(0).standard_normal((self.dim, SAMPLES))
-                directions = np.linalg.solve(np.tril(self._width.factor).T, z)
-            winners = np.argmax((arms @ self.theta)[:, None] + self.kappa * (arms @ directions), axis=0)
-            share = np.bincount(winners, minlength=count) / winners.size
+            z = np.random.default_rng(0).standard_normal((self.dim, SAMPLES))
+            directions = np.linalg.solve(np.tril(self._width.factor).T, z)
+        winners = np.argmax((arms @ self.theta)[:, None] + self.kappa * (arms @ directions), axis=0)
+        share = np.bincount(winners, minlength=count) / winners.size
         return np.asarray(self.epsilon / count + (1.0 - self.epsilon) * share)
 
     def scores(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
@@ -274,7 +221,6 @@ class Policy(Saveable):
                 array[...] = before
             draws.generator.bit_generator.state = generator
             self._width, self._slot_of, self._offered, self._rounds = width, names, offered, rounds
-            self._credit = 0  # the draws that are ready are counted again
 
     @property
     def _samples(self) -> bool:
@@ -296,16 +242,6 @@ class Policy(Saveable):
         return float(self.probabilities(arms)[chosen])
 
     @property
-    def kappa(self) -> float:
-        """The present weight of the width."""
-        return float(kernels.weight(Judge(self._scalars, self._scores)))
-
-    @property
-    def epsilon(self) -> float:
-        """The exploration floor."""
-        return float(self._scalars[kernels.EPSILON])
-
-    @property
     def theta(self) -> NDArray[np.float64]:
         """The tracker's estimate."""
         return self.tracker.theta
@@ -325,27 +261,12 @@ class Policy(Saveable):
             kernels.open_slots(self._width, block, slots)
         return slots
 
-    def _room(self, wanted: int, arms: Block) -> int:
-        """For how many rounds draws and rows are ready; at least one."""
-        tracker = self.tracker
-        longest = int((arms.stop - arms.start).max()) if isinstance(arms, SparseRows) else 0
-        rounds = min(wanted, self._draws.tape.size // (2 * self._need))
-        if isinstance(tracker, RLS) and (tracker.route == "cholesky" or tracker.total_ridge(1) == 0.0):
-            rounds = 1  # theta has to be solved for after every row
-        rounds = tracker._prepare_rounds(rounds, longest)
-        self._draws.ready(2 * self._need * rounds)
-        self._credit = 0
-        self._ready(0)
-        return rounds
-
-    def _spent(self, rounds: int, slots: NDArray[np.int64]) -> None:
-        """So many rounds were played with these arms."""
-        self._rounds += rounds - 1
+    def _play(self, arms: Block, slots: NDArray[np.int64], job: Any, first: int, last: int) -> None:
+        super()._play(arms, slots, job, first, last)
+        self._rounds -= 1
         self._offer(slots)
         self._rounds += 1
-        self.tracker._credit -= rounds
-        self._credit = 0
-        tell(self.tracker)
+        self.tracker._credit = 0  # what is left has to be counted again
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
@@ -392,24 +313,16 @@ class Policy(Saveable):
         self._entries = kernels.policy_entries(tracker._state_class, self._width.__class__)
 
     def _ready(self, count: int) -> None:
-        """Draws, room for scores, and the addresses of everything, up to date."""
-        if isinstance(self.tracker, RLS):
-            self.tracker._solve()  # on the slow route a kernel finds theta as it was left
-        if self._credit <= 0:
-            self._credit = self._draws.ready(self._need) // self._need
+        solved(self.tracker)
+        self._draws.ready(2 * self._need)
         moved = count > self._scores.size
         if moved:
             self._scores = np.zeros(2 * count)
-        if (
-            moved
-            or self._alive is None
-            or self._alive[0] is not self.tracker._alive
-            or self._alive[1] is not self._width
-        ):
-            judge = Judge(self._scalars, self._scores)
-            chance = Chance(self._draws.tape, self._draws.cursor)
-            self._alive = (self.tracker._alive, self._width, judge, chance)
-            self._words = pack([*self.tracker._alive, self._width, judge, chance])
+        alive = self._alive
+        if moved or alive is None or alive[0] is not self.tracker._alive or alive[1] is not self._width:
+            parts = [*self.tracker._alive, self._width, *self._judge()]
+            self._alive = (self.tracker._alive, self._width, parts)  # the words are addresses: the arrays must live
+            self._words = pack(parts)
 
     def _slots(self, ids: Any, block: Block) -> NDArray[np.int64]:
         """A slot for each arm where the width keeps arms; -1 for none, -2 - slot for one given out just now."""
@@ -475,26 +388,15 @@ class Policy(Saveable):
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same policy."""
-        tracker, parts = self.tracker.snapshot()
-        waiting = [(key, choice) for key, choice in self._pending.items() if choice is not None]
-        header = {
-            "class": type(self).__name__,
-            "tracker": tracker,
-            "width": {"kind": type(self.width).__name__, **self.width.settings()},
-            "draws": self._draws.header(),
+        header, arrays = self._snapshot()
+        header["tracker"], parts = self.tracker.snapshot()
+        header |= {
             "started": self._width is not None,
-            "rounds": self._rounds,
             "forget_after": self.forget_after,
             "slots": [[id_header(name), slot] for name, slot in self._slot_of.items()],
-            "learned": [id_header(key) for key, choice in self._pending.items() if choice is None],
-            "waiting": [[id_header(key), [id_header(name) for name in choice.name]] for key, choice in waiting],
         }
-        arrays = {f"tracker.{name}": array for name, array in parts.items()}
-        arrays |= {"scalars": self._scalars, "unread": self._draws.unread(), "offered": self._offered}
-        for number, (_, choice) in enumerate(waiting):
-            x = choice.x
-            parts = {"indices": x.indices, "values": x.data} if sp.issparse(x) else {"x": np.asarray(x)}
-            arrays |= {f"waiting.{number}.{name}": array for name, array in parts.items()}
+        arrays |= {f"tracker.{name}": array for name, array in parts.items()}
+        arrays["offered"] = self._offered
         if self._width is not None:
             own = {id(array) for array in self.tracker._state}
             arrays |= {f"width.{n}": a for n, a in self._width._asdict().items() if id(a) not in own}
@@ -513,19 +415,9 @@ class Policy(Saveable):
         return policy
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self._scalars[:] = arrays["scalars"]
-        self._rounds = header["rounds"]
+        self._restore_common(header, arrays)
         self._offered = arrays["offered"].copy()
         self._slot_of = {id_of(name): slot for name, slot in header["slots"]}
-        self._pending = dict.fromkeys(id_of(key) for key in header["learned"])
-        for number, (key, name) in enumerate(header["waiting"]):
-            x: Any = part(arrays, f"waiting.{number}.")
-            if "x" in x:
-                x = x["x"].copy()
-            else:
-                places = x["indices"].copy(), np.array([0, x["indices"].size])
-                x = sp.csr_array((x["values"].copy(), *places), shape=(1, self.dim))
-            self._pending[id_of(key)] = Pending(x, tuple(id_of(entry) for entry in name))
         if header["started"]:
             self._width = self.width.allocate(self.tracker, self._offered.size, self._draws)
             for entry, array in part(arrays, "width.").items():
@@ -534,16 +426,9 @@ class Policy(Saveable):
         self._draws.restore(header["draws"], arrays["unread"])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
         if isinstance(self.tracker.history, Mapped):
             raise SettingsError("a policy over a Mapped history cannot be copied: a folder has one owner. Use save().")
-        header, arrays = self.snapshot()
-        functions = {
-            name: schedule.function
-            for name in ("step_size", "regularisation")
-            if isinstance(schedule := getattr(self.tracker, name), Tabulated)
-        }
-        return revive, (type(self), header, {name: np.array(array) for name, array in arrays.items()}, functions)
+        return super().__reduce__()
 
     def __repr__(self) -> str:
         kappa = f"sigmas={self._scalars[kernels.SIGMAS]}" if self._scalars[kernels.SIGMAS] else f"kappa={self.kappa}"

@@ -4,38 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import driftls.trackers
-from driftls.draws import TAPE, Draws, Seed
+from driftls.draws import Seed
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import Mapped
-from driftls.kernels import policy as kernels
+from driftls.kernels import disjoint as kernels
+from driftls.kernels import policy
+from driftls.kernels.disjoint import Mirror
 from driftls.kernels.frames import pack
-from driftls.kernels.policy import Judge
-from driftls.kernels.rows import DenseRows, SparseRows
-from driftls.kernels.widths import Chance
-from driftls.persistence import Saveable
-from driftls.policies.inputs import (
-    check_weights,
-    checked_reward,
-    id_header,
-    id_of,
-    part,
-    plain_id,
-    plain_ids,
-    renamed,
-    revive,
-    tell,
-)
-from driftls.schedules import Tabulated, ridge
+from driftls.kernels.rows import SparseRows
+from driftls.policies.bandit import Bandit, single
+from driftls.policies.inputs import checked_reward, id_header, id_of, part, plain_id, plain_ids, renamed, tell
+from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
-from driftls.trackers.inputs import Block, as_block, as_numbers, fault
-from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, SampleWidth, Width
+from driftls.trackers.inputs import Block, as_block, fault
+from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, NoWidth, SampleWidth, Width
+
+TAPE = 2048  # draws that a model has ready: there may be thousands of models
+MIRROR_UP_TO = 1 << 20  # entries
+MIRROR_FROM = 16  # rounds that it takes, for each of 256 features, until a mirror has paid for itself
 
 
 @dataclass
@@ -48,7 +41,7 @@ class Model:
     alive: Any = None
 
 
-class DisjointLinUCB(Saveable):
+class DisjointLinUCB(Bandit):
     """LinUCB with one model an arm id, made when the arm is first seen.
 
     Parameters
@@ -76,6 +69,8 @@ class DisjointLinUCB(Saveable):
     2
     """
 
+    called: ClassVar[str] = "the user"
+
     def __init__(
         self,
         dim: int,
@@ -89,33 +84,28 @@ class DisjointLinUCB(Saveable):
         seed: Seed = None,
     ) -> None:
         self._seeds = np.random.default_rng(seed)
-        self.tracker = SAGA(dim, regularisation=ridge(3.0)) if tracker is None else tracker
-        self.width = DiagonalWidth() if width is None else width
-        if self.tracker.dim != dim or len(self.tracker):
+        tracker = SAGA(dim, regularisation=ridge(3.0)) if tracker is None else tracker
+        width = DiagonalWidth() if width is None else width
+        if tracker.dim != dim or len(tracker):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
-        if self.width.keeps_arms:
+        if width.keeps_arms:
             raise SettingsError("a width that keeps arms makes no sense here: a model sees users, which do not recur.")
-        if isinstance(self.tracker, RLS) and self.tracker.route == "cholesky":
-            raise SettingsError("this RLS finds theta only when asked. Use method='sherman-morrison' or 'inverse'.")
-        if isinstance(self.tracker.history, Mapped):
+        if isinstance(tracker, RLS) and (tracker.route == "cholesky" or tracker.total_ridge(1) == 0.0):
+            raise SettingsError(
+                "this RLS finds theta only when asked. Use method='sherman-morrison' or 'inverse', and a ridge."
+            )
+        if isinstance(tracker.history, Mapped):
             raise SettingsError("every arm has a history of its own, and a Mapped folder serves one. Use Growing().")
-        check_weights(kappa, sigmas, epsilon)
         if not (isinstance(most_arms, int | np.integer) and most_arms >= 1):
             raise SettingsError(f"most_arms must be a whole number of at least 1, got {most_arms!r}.")
-        self.dim, self.most_arms = dim, int(most_arms)
-        self._need = self.width.draws(dim) + 1
-        self._draws = Draws(self._seeds.spawn(1)[0], max(TAPE, 8 * self._need))
-        self._scalars = np.zeros(kernels.SCALARS)
-        self._scalars[kernels.KAPPA] = 0.0 if kappa is None else kappa
-        self._scalars[kernels.SIGMAS] = sigmas if kappa is None else 0.0
-        self._scalars[kernels.EPSILON] = epsilon
-        self._scores = np.zeros(64)
+        chance = self._seeds.spawn(1)[0]
+        super().__init__(tracker, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=chance)
+        self.most_arms = int(most_arms)
         self._models: list[Model | None] = []
         self._table: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
         self._slot_of: dict[Hashable, int] = {}
-        self._rounds = 0
         self._sparse: bool | None = None
-        self._reward = np.zeros(1)
+        self._mirror = no_mirror()
 
     def __len__(self) -> int:
         """Models kept now."""
@@ -125,10 +115,161 @@ class DisjointLinUCB(Saveable):
         """The tracker of one arm."""
         return self._known(name).tracker
 
-    def choose(self, user: Any, *, ids: Any) -> int:
-        """The position in `ids` of the arm to show this user (a vector, or a sparse row)."""
+    @property
+    def trackers(self) -> dict[Hashable, Tracker]:
+        """The trackers of all arms that have one now, by id."""
+        return {name: self.model(name) for name in self._slot_of}
+
+    def choose(self, user: Any, *, ids: Any, key: Hashable = None) -> int:
+        """The position in `ids` of the arm to show this user (a vector, or a sparse row).
+
+        `key`, if given, keeps the choice until `learn(reward=..., key=key)`.
+        """
+        self._new_key(key)
         block = self._user(user)
-        names = plain_ids(ids)
+        slots = self._pool(plain_ids(ids), block)
+        chosen = self._asked(block, slots)
+        self._offer(slots)
+        self._rounds += 1
+        if key is not None:
+            self.remember(key, user, ids[chosen])
+        return chosen
+
+    def learn(
+        self,
+        user: Any = None,
+        reward: float | None = None,
+        *,
+        arm: int | None = None,
+        ids: Any = None,
+        key: Hashable = None,
+    ) -> None:
+        """Learn a reward: `learn(user, reward, arm=k, ids=ids)` or `learn(reward=..., key=key)`.
+
+        It may come late and in any order. Nothing is changed if the reward or the user cannot be used.
+        """
+        if key is not None:
+            waiting = self._waiting(key)
+            user, name = waiting.x, waiting.name[0]
+        else:
+            if user is None or arm is None or ids is None:
+                raise InputError("learn needs learn(user, reward, arm=k, ids=ids), or learn(reward=..., key=key).")
+            if not isinstance(arm, int | np.integer) or not 0 <= arm < len(ids):
+                raise InputError(f"arm {arm} is not among the {len(ids)} arms.")
+            name = ids[arm]
+        if reward is None:
+            raise InputError("learn needs a reward.")
+        self._known(name)
+        self._reward[0] = checked_reward(reward)
+        block = self._user(user)._replace(y=self._reward)
+        self._learn_row(block, self._slot_of[plain_id(name)])
+        if key is not None:
+            self._settle_key(key)
+
+    def scores(self, user: Any, *, ids: Any) -> NDArray[np.float64]:
+        """What each arm's model gives this user: theta.x + kappa width(x). Arms never seen are refused."""
+        if self._sampled:
+            raise InputError("the scores of sampled models change with every choice. Use a width that is not sampled.")
+        block, scalars = self._user(user), self._scalars.copy()
+        slots = np.array([self._known_slot(name) for name in plain_ids(ids)], dtype=np.int64)
+        cursor = self._draws.cursor.copy()
+        try:
+            self._asked(block, slots)
+        finally:
+            self._scalars[:], self._draws.cursor[:] = scalars, cursor
+        return self._scores[: slots.size].copy()
+
+    def widths(self, user: Any, *, ids: Any) -> NDArray[np.float64]:
+        """How sure each arm's model is of this user, before kappa."""
+        block, out = self._user(user), np.zeros(1)
+        found, none = [], np.full(1, -1, dtype=np.int64)
+        for name in plain_ids(ids):
+            model = self._known(name)
+            held = len(model.tracker) if model.tracker.history is None else len(model.tracker.history)
+            policy.widths_of(model.width, block, none, model.tracker._alive[3], held, out)
+            found.append(out[0])
+        return np.array(found)
+
+    def probabilities(self, user: Any, *, ids: Any) -> NDArray[np.float64]:
+        """How likely each arm is to be chosen now."""
+        return self._greedy_share(self.scores(user, ids=ids))
+
+    @property
+    def _sampled(self) -> bool:
+        width = self.width
+        return isinstance(width, SampleWidth) or (isinstance(width, EnsembleWidth) and width.sample)
+
+    @property
+    def probability(self) -> float:
+        """How likely the last choice was; not known where models are sampled."""
+        if self._sampled:
+            raise InputError("the probability of a choice among sampled models is not known. Use a width, and epsilon.")
+        return float(self._scalars[policy.PROBABILITY])
+
+    # -- kernels -------------------------------------------------------------------------------------------------
+
+    def _asked(self, user: Block, slots: NDArray[np.int64]) -> int:
+        self._ready(slots.size)
+        chosen = self._act(user, slots, self._idle_words, policy.CHOOSE, 0, 1)
+        if chosen < 0:
+            raise self._user_fault(-chosen)
+        return chosen
+
+    def _act(self, arms: Block, slots: NDArray[np.int64], job: Any, task: int, first: int, last: int) -> int:
+        entry = self._entries.sparse if isinstance(arms, SparseRows) else self._entries.dense
+        words = self._mirrored if task == policy.PLAY else self._words
+        return int(entry(self._table, words, *arms, self.dim, slots, job, task, first, last))
+
+    def _learn_row(self, row: Block, slot: int) -> None:
+        model = self._models[slot]
+        assert model is not None
+        tracker = model.tracker
+        if tracker._credit <= 0 or isinstance(row, SparseRows):
+            tracker._prepare(1, row, 0)
+        if model.alive is not tracker._alive:
+            self._repack(slot)
+        self._draws.ready(self._need)
+        self._enter(tracker, row, slot)
+
+    def _play(self, arms: Block, slots: NDArray[np.int64], job: Any, first: int, last: int) -> None:
+        pays = (last - first) * 256 >= MIRROR_FROM * self.dim and self.dim * slots.size <= MIRROR_UP_TO
+        if pays and isinstance(self.width, DiagonalWidth | NoWidth):
+            if self._mirror.theta.shape != (self.dim, slots.size):
+                shape = (self.dim, slots.size)
+                self._mirror = Mirror(np.zeros(shape), np.zeros(shape), np.zeros(slots.size))
+        else:
+            self._mirror = no_mirror()
+        super()._play(arms, slots, job, first, last)
+        self._rounds -= 1
+        self._offer(slots)
+        self._rounds += 1
+        for slot in slots:
+            self._models[slot].tracker._credit = 0
+
+    def _row(self, job: Any, r: int, chosen: int) -> int:
+        return int(job.first_arm[r])
+
+    def _between(self) -> None:
+        for model in self._models:
+            if model is not None and isinstance(model.tracker, RLS):
+                tell(model.tracker)
+
+    def _ready(self, count: int) -> None:
+        """Draws and scores for so many arms."""
+        needed = (count + 1) * self._need
+        if needed > self._draws.tape.size:
+            self._draws.restore({**self._draws.header(), "tape": 2 * needed}, self._draws.unread())
+        if count > self._scores.size:
+            self._scores = np.zeros(2 * count)
+        self._draws.ready(needed)
+        judge = self._judge()
+        self._alive = (*judge, no_mirror(), self._mirror)  # the words are addresses: the arrays must live
+        self._words, self._mirrored = pack(self._alive[:3]), pack([*judge, self._mirror])
+
+    # -- bookkeeping ---------------------------------------------------------------------------------------------
+
+    def _pool(self, names: list[Hashable], user: Block) -> NDArray[np.int64]:
+        """The slots of the models of these arms, the new ones made."""
         if not names:
             raise InputError("the pool is empty: at least one arm is needed.")
         if len(names) > self.most_arms:
@@ -136,82 +277,39 @@ class DisjointLinUCB(Saveable):
         slots = np.array([self._slot_of.get(name, -1) for name in names], dtype=np.int64)
         new = np.flatnonzero(slots < 0)
         if new.size:
-            code = kernels.first_fault(block, self.dim)  # before a model is made
+            code = policy.first_fault(user, self.dim)  # before a model is made
             if code:
                 raise self._user_fault(code)
-            self._sparse = isinstance(block, SparseRows)
+            self._sparse = isinstance(user, SparseRows)
             self._drop_oldest(len(self._slot_of) + new.size - self.most_arms, set(names))
             for k in new:
                 slots[k] = self._new(names[k])
-        self._have_room(len(names))
-        if isinstance(block, DenseRows):
-            chosen = self._entries.each_dense(self._table, self._words, block.X, block.y, slots)
-        else:
-            chosen = self._entries.each_sparse(self._table, self._words, *block, slots, self.dim)
-        if chosen < 0:
-            raise self._user_fault(-chosen)
+        return slots
+
+    def _offer(self, slots: NDArray[np.int64]) -> None:
+        """These arms were on offer in this round."""
         for slot in slots:
             self._models[slot].offered = self._rounds
-        self._rounds += 1
-        return int(chosen)
-
-    def learn(self, user: Any, reward: float, *, arm: int, ids: Any) -> None:
-        """Learn the reward of the arm at position `arm` of `ids`; it may come late and in any order."""
-        if not isinstance(arm, int | np.integer) or not 0 <= arm < len(ids):
-            raise InputError(f"arm {arm} is not among the {len(ids)} arms.")
-        model = self._known(ids[arm])
-        value = checked_reward(reward)
-        block = self._user(user)
-        self._reward[0] = value
-        block = block._replace(y=self._reward)
-        tracker = model.tracker
-        if tracker._credit <= 0 or isinstance(block, SparseRows):
-            tracker._prepare(1, block, 0)
-        slot = self._slot_of[plain_id(ids[arm])]
-        if model.alive is not tracker._alive:
-            self._repack(slot)
-        self._draws.ready(self._need)
-        tracker._credit -= 1  # also where the row is refused: what is ready may be underestimated
-        if isinstance(block, DenseRows):
-            status = self._entries.learn_dense(self._table[slot], block.X, block.y, -1)
-        else:
-            status = self._entries.learn_sparse(self._table[slot], *block, -1, self.dim)
-        if status:
-            raise renamed(fault(status, 0, len(tracker), self.dim), "row 0", "the user")
-        tell(tracker)
-
-    @property
-    def probability(self) -> float:
-        """How likely the last choice was; not known where models are sampled."""
-        if isinstance(self.width, SampleWidth) or (isinstance(self.width, EnsembleWidth) and self.width.sample):
-            raise InputError("the probability of a choice among sampled models is not known. Use a width, and epsilon.")
-        return float(self._scalars[kernels.PROBABILITY])
-
-    @property
-    def kappa(self) -> float:
-        """The present weight of the width."""
-        return float(kernels.weight(Judge(self._scalars, self._scores)))
-
-    @property
-    def epsilon(self) -> float:
-        """The exploration floor."""
-        return float(self._scalars[kernels.EPSILON])
 
     def _user(self, user: Any) -> Block:
-        sparse = bool(sp.issparse(user))
-        user = user.reshape(1, -1) if sparse else as_numbers(user, "a user must be a vector").reshape(1, -1)
+        user = single(user, "a user must be a vector")
         if user.shape[1] != self.dim:
             raise DimensionError(f"a user has {self.dim} features, got {user.shape[1]}.")
+        sparse = bool(sp.issparse(user))
         return as_block(user, np.zeros(1), sparse if self._sparse is None else self._sparse, self.tracker._dtype)
 
     def _user_fault(self, code: int) -> Exception:
         return renamed(fault(code % 8, 0, 0, self.dim), "row 0", "the user")
 
-    def _known(self, name: Hashable) -> Model:
+    def _known_slot(self, name: Hashable) -> int:
         slot = self._slot_of.get(plain_id(name))
-        model = None if slot is None else self._models[slot]
-        if model is None:
+        if slot is None:
             raise InputError(f"arm id {name!r} was never offered, or was dropped. Offer it in choose first.")
+        return slot
+
+    def _known(self, name: Hashable) -> Model:
+        model = self._models[self._known_slot(name)]
+        assert model is not None
         return model
 
     def _drop_oldest(self, count: int, present: set[Hashable]) -> None:
@@ -222,23 +320,8 @@ class DisjointLinUCB(Saveable):
             for name in absent[:count]:
                 self._models[self._slot_of.pop(name)] = None
 
-    def _have_room(self, count: int) -> None:
-        """Draws and scores for so many arms."""
-        needed = (count + 1) * self._need
-        moved = needed > self._draws.tape.size or count > self._scores.size
-        if needed > self._draws.tape.size:
-            before = self._draws
-            self._draws = Draws(None, 2 * needed)
-            self._draws.restore(before.header(), before.unread())
-        if count > self._scores.size:
-            self._scores = np.zeros(2 * count)
-        if moved:
-            for slot in self._slot_of.values():
-                self._repack(slot)
-        self._draws.ready(needed)
-
     def _new(self, name: Hashable) -> int:
-        tracker = self.tracker.fresh(self._seeds.spawn(1)[0])
+        tracker = self.tracker.fresh(self._seeds.spawn(1)[0], TAPE)
         tracker._start(bool(self._sparse))
         self._add(name, tracker, self.width.allocate(tracker, 0, self._draws))
         return self._slot_of[name]
@@ -249,16 +332,14 @@ class DisjointLinUCB(Saveable):
             self._models.append(None)
         self._models[slot] = Model(tracker, width, self._rounds)
         self._slot_of[name] = slot
-        self._entries = kernels.policy_entries(tracker._state_class, width.__class__)
+        self._entries = kernels.disjoint_entries(tracker._state_class, width.__class__)
         self._repack(slot)
 
     def _repack(self, slot: int) -> None:
         """Write down where this model's arrays are now."""
         model = self._models[slot]
         assert model is not None
-        judge, chance = Judge(self._scalars, self._scores), Chance(self._draws.tape, self._draws.cursor)
-        self._words = pack([judge, chance])
-        words = pack([*model.tracker._alive, model.width, judge, chance])
+        words = pack([*model.tracker._alive, model.width])
         if slot >= len(self._table):
             grown = np.zeros((max(64, 2 * slot), words.size), dtype=np.int64)
             if self._table.size:
@@ -269,23 +350,17 @@ class DisjointLinUCB(Saveable):
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same policy."""
-        kept, parts = self.tracker.snapshot()
+        header, arrays = self._snapshot()
+        header["prototype"], parts = self.tracker.snapshot()
         seeds: Any = self._seeds.bit_generator.seed_seq
-        header: dict[str, Any] = {
-            "class": type(self).__name__,
-            "prototype": kept,
-            "width": {"kind": type(self.width).__name__, **self.width.settings()},
-            "draws": self._draws.header(),
-            "tape": self._draws.tape.size,
+        header |= {
             "entropy": np.array(seeds.entropy, dtype=object).tolist(),
             "spawn_key": [int(entry) for entry in seeds.spawn_key],
             "spawned": seeds.n_children_spawned,
             "sparse": self._sparse,
-            "rounds": self._rounds,
             "most_arms": self.most_arms,
             "models": [],
         }
-        arrays: dict[str, Any] = {"scalars": self._scalars, "unread": self._draws.unread()}
         arrays |= {f"prototype.{name}": array for name, array in parts.items()}
         for number, (name, slot) in enumerate(self._slot_of.items()):
             model = self._models[slot]
@@ -302,17 +377,16 @@ class DisjointLinUCB(Saveable):
         kind = getattr(driftls.trackers, header["prototype"]["class"])
         tracker = kind.from_snapshot(header["prototype"], part(arrays, "prototype."), **functions)
         settings = dict(header["width"])
-        policy = cls(tracker.dim, tracker=tracker, width=KINDS[settings.pop("kind")](**settings))
-        policy.most_arms, policy._rounds, policy._sparse = header["most_arms"], header["rounds"], header["sparse"]
-        policy._seeds = np.random.default_rng(
+        made = cls(tracker.dim, tracker=tracker, width=KINDS[settings.pop("kind")](**settings))
+        made._restore_common(header, arrays)
+        made.most_arms, made._sparse = header["most_arms"], header["sparse"]
+        made._seeds = np.random.default_rng(
             np.random.SeedSequence(
                 header["entropy"], spawn_key=tuple(header["spawn_key"]), n_children_spawned=header["spawned"]
             )
         )
-        policy._draws = Draws(None, header["tape"])
-        policy._scalars[:] = arrays["scalars"]
         most = max((entry["slot"] for entry in header["models"]), default=-1)
-        policy._models = [None] * (most + 1)
+        made._models = [None] * (most + 1)
         groups: dict[str, dict[str, Any]] = {}
         for name, array in arrays.items():
             number, _, rest = name.partition(".")
@@ -320,25 +394,20 @@ class DisjointLinUCB(Saveable):
         for place, entry in enumerate(header["models"]):
             own = groups[str(place)]
             tracker = kind.from_snapshot(entry["tracker"], part(own, "tracker."), **functions)
-            width = policy.width.allocate(tracker, 0, policy._draws)
+            width = made.width.allocate(tracker, 0, made._draws)
             for key, array in part(own, "width.").items():
                 getattr(width, key)[...] = array
-            policy._models[entry["slot"]] = Model(tracker, width, entry["offered"])
-            policy._slot_of[id_of(entry["id"])] = entry["slot"]
-            policy._entries = kernels.policy_entries(tracker._state_class, width.__class__)
-            policy._repack(entry["slot"])
-        policy._draws.restore(header["draws"], arrays["unread"])
-        return policy
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
-        header, arrays = self.snapshot()
-        functions = {
-            name: schedule.function
-            for name in ("step_size", "regularisation")
-            if isinstance(schedule := getattr(self.tracker, name), Tabulated)
-        }
-        return revive, (type(self), header, {name: np.array(array) for name, array in arrays.items()}, functions)
+            made._models[entry["slot"]] = Model(tracker, width, entry["offered"])
+            made._slot_of[id_of(entry["id"])] = entry["slot"]
+            made._entries = kernels.disjoint_entries(tracker._state_class, width.__class__)
+            made._repack(entry["slot"])
+        made._draws.restore(header["draws"], arrays["unread"])
+        return made
 
     def __repr__(self) -> str:
         return f"DisjointLinUCB({self.tracker!r}, {self.width!r}, epsilon={self.epsilon}), arms={len(self)}"
+
+
+def no_mirror() -> Mirror:
+    """The models themselves are asked."""
+    return Mirror(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0))

@@ -81,8 +81,8 @@ class Tracker(Saveable):
         self._credit = 0
         self._y = np.zeros(1)
 
-    def _tape(self, seed: Seed) -> Draws:
-        return Draws(seed, max(TAPE, self.steps + 1))  # at least what one row reads
+    def _tape(self, seed: Seed, size: int = TAPE) -> Draws:
+        return Draws(seed, max(size, self.steps + 1))  # at least what one row reads
 
     # -- what a subclass says ------------------------------------------------------------------------------------
 
@@ -227,11 +227,6 @@ class Tracker(Saveable):
         nnz = int(block.stop[first + rows - 1] - block.start[first]) if isinstance(block, SparseRows) else 0
         return self._make_room(rows, nnz, wanted)  # the check looks at the schedules of all that is wanted
 
-    def _prepare_rounds(self, wanted: int, longest: int) -> int:
-        """The same for rows that are not known yet, of at most so many non-zeros."""
-        rows = self._drawable(wanted)
-        return self._make_room(rows, rows * longest, rows)
-
     def _drawable(self, wanted: int) -> int:
         """At most as many rows as the tape has draws for."""
         per_row = self._draws_per_row
@@ -360,12 +355,12 @@ class Tracker(Saveable):
         tracker._restore(header, arrays)
         return tracker
 
-    def fresh(self, seed: Seed = None) -> Self:
-        """A new tracker with the same settings, that has seen nothing."""
+    def fresh(self, seed: Seed = None, tape: int = TAPE) -> Self:
+        """A new tracker with the same settings, that has seen nothing, and has so many draws ready at a time."""
         settings = self._saved_settings() | {"step_size": self.step_size, "regularisation": self.regularisation}
         history = None if self.history is None else from_header(self.history.header())
         tracker = self._from_settings(settings, history)
-        tracker._draws = self._tape(seed)
+        tracker._draws = self._tape(seed, tape)
         return tracker
 
     @classmethod

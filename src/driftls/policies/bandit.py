@@ -1,0 +1,263 @@
+"""What all policies over trackers share: kappa and epsilon, chance, keys, and the playing of many rounds."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from driftls.draws import TAPE, Draws, Seed
+from driftls.errors import InputError
+from driftls.features import Features
+from driftls.features import from_header as features_of
+from driftls.kernels import policy as kernels
+from driftls.kernels.frames import pack
+from driftls.kernels.policy import Judge, Rounds
+from driftls.kernels.rows import DenseRows, SparseRows
+from driftls.kernels.widths import Chance
+from driftls.persistence import Saveable
+from driftls.policies.inputs import check_weights, id_header, id_of, part, plain_id, renamed, revive, tell
+from driftls.schedules import Tabulated
+from driftls.trackers import RLS, Tracker
+from driftls.trackers.inputs import Block, as_numbers, fault
+from driftls.widths import Width
+
+MOST_KEYS = 1_000_000
+FIRST_SCORES = 16
+
+
+class Pending(NamedTuple):
+    """A choice whose reward has not come yet: the features, and (or nothing) the arm's id."""
+
+    x: Any
+    name: tuple[Hashable, ...]
+
+
+class Bandit(Saveable):
+    """A tracker and a width, or a kind of them, with which arms are judged."""
+
+    called: ClassVar[str] = "the arm"  # what a row is, in an error
+    tracker: Tracker
+    width: Width
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        width: Width,
+        *,
+        kappa: float | None,
+        sigmas: float,
+        epsilon: float,
+        seed: Seed,
+    ) -> None:
+        check_weights(kappa, sigmas, epsilon)
+        self.tracker, self.width, self.dim = tracker, width, tracker.dim
+        self._need = width.draws(self.dim) + 1
+        self._draws = Draws(seed, max(TAPE, 8 * self._need))
+        self._scalars = np.zeros(kernels.SCALARS)
+        self._scalars[kernels.KAPPA] = 0.0 if kappa is None else kappa
+        self._scalars[kernels.SIGMAS] = sigmas if kappa is None else 0.0
+        self._scalars[kernels.EPSILON] = epsilon
+        self._scalars[kernels.DRAWS] = self._need
+        self._scores = np.zeros(FIRST_SCORES)
+        self._reward = np.zeros(1)
+        self._rounds = 0
+        self._pending: dict[Hashable, Pending | None] = {}
+        self.features: Features | None = None  # how arms are made of events, where they are; saved with the policy
+        self._idle = new_rounds([0], [-1], np.zeros((1, 1)))  # of a call that is not about many rounds
+        self._idle_words = pack([self._idle])
+
+    # -- what it thinks ------------------------------------------------------------------------------------------
+
+    @property
+    def kappa(self) -> float:
+        """The present weight of the width."""
+        return float(kernels.weight(Judge(self._scalars, self._scores)))
+
+    @property
+    def epsilon(self) -> float:
+        """The exploration floor."""
+        return float(self._scalars[kernels.EPSILON])
+
+    @property
+    def sigma(self) -> float:
+        """The noise's standard deviation, as estimated so far; NaN where kappa is given, which needs no estimate."""
+        return (
+            float(np.sqrt(self._scalars[kernels.ERRORS] / self._scalars[kernels.LEARNED]))
+            if (self._scalars[kernels.SIGMAS] and self._scalars[kernels.LEARNED])
+            else float("nan")
+        )
+
+    def _greedy_share(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How likely each arm is to be chosen, if nothing but epsilon is random."""
+        share = np.full(scores.size, self.epsilon / scores.size)
+        share[int(np.argmax(scores))] += 1.0 - self.epsilon
+        return share
+
+    # -- keys ----------------------------------------------------------------------------------------------------
+
+    def _new_key(self, key: Hashable) -> None:
+        if key is not None and key in self._pending:
+            raise InputError(f"key {key!r} was used before. Every choice needs a key of its own.")
+
+    def remember(self, key: Hashable, x: Any, name: Hashable = None) -> None:
+        """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
+        self._new_key(key)
+        self._pending[key] = Pending(single(x, "x must be a vector").copy(), () if name is None else (plain_id(name),))
+
+    def _waiting(self, key: Hashable) -> Pending:
+        waiting = self._pending.get(key)
+        if waiting is None:
+            state = "was learned already" if key in self._pending else "is not known: choose(..., key=key) first"
+            raise InputError(f"key {key!r} {state}.")
+        return waiting
+
+    def _settle_key(self, key: Hashable) -> None:
+        """A learned key is remembered, so that a repeated reward is noticed; the oldest of very many is let go."""
+        del self._pending[key]
+        self._pending[key] = None
+        if len(self._pending) > MOST_KEYS:
+            oldest = next((old for old, waiting in self._pending.items() if waiting is None), None)
+            self._pending.pop(oldest, None)
+
+    # -- kernels -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _ready(self, count: int) -> None:
+        """Draws, room for the scores of so many arms, and the addresses of everything, up to date."""
+
+    @abstractmethod
+    def _act(self, arms: Block, slots: NDArray[np.int64], job: Any, task: int, first: int, last: int) -> int:
+        """Call the compiled entry."""
+
+    @abstractmethod
+    def _learn_row(self, row: Block, slot: int) -> None:
+        """Learn one row with its reward."""
+
+    def _judge(self) -> tuple[Judge, Chance]:
+        return Judge(self._scalars, self._scores), Chance(self._draws.tape, self._draws.cursor)
+
+    def _enter(self, tracker: Tracker, row: Block, slot: int) -> None:
+        """Learn one row, for which the tracker has room."""
+        slots = np.array([slot], dtype=np.int64)
+        tracker._credit -= 1  # also where the row is refused: what is ready may be underestimated
+        status = self._act(row, slots, self._idle_words, kernels.LEARN, 0, 1)
+        if status:
+            raise renamed(fault(status, 0, len(tracker), self.dim), "row 0", self.called)
+        tell(tracker)
+
+    def _play(self, arms: Block, slots: NDArray[np.int64], job: Rounds, first: int, last: int) -> None:
+        """Rounds first ... last - 1 with this pool, in a compiled loop that pauses where room has to be made."""
+        words, begin = pack([job]), first
+        while first < last:
+            self._ready(slots.size)
+            first = int(self._act(arms, slots, words, kernels.PLAY, first, last))
+            if job.clock[kernels.STATUS]:
+                raise fault(int(job.clock[kernels.STATUS]), 0, len(self.tracker), self.dim)
+            if job.clock[kernels.WAITING]:
+                job.clock[kernels.WAITING], chosen, before = 0, int(job.chosen[first]), kernels.now()
+                self._learn_row(one_row(arms, self._row(job, first, chosen)), int(slots[chosen]))
+                job.clock[kernels.LEARNING] += kernels.now() - before
+                first += 1
+            self._between()
+        self._rounds += last - begin
+
+    def _row(self, job: Rounds, r: int, chosen: int) -> int:
+        """Where in a block the chosen arm of round r lies."""
+        return int(job.first_arm[r]) + chosen
+
+    def _between(self) -> None:
+        """A compiled loop has paused."""
+        tell(self.tracker)
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What a file keeps of what is common to all."""
+        waiting = [(key, choice) for key, choice in self._pending.items() if choice is not None]
+        header = {
+            "class": type(self).__name__,
+            "width": {"kind": type(self.width).__name__, **self.width.settings()},
+            "draws": self._draws.header(),
+            "rounds": self._rounds,
+            "features": None if self.features is None else self.features.to_header(),
+            "learned": [id_header(key) for key, choice in self._pending.items() if choice is None],
+            "waiting": [[id_header(key), [id_header(name) for name in choice.name]] for key, choice in waiting],
+        }
+        arrays = {"scalars": self._scalars, "unread": self._draws.unread()}
+        for number, (_, choice) in enumerate(waiting):
+            x = choice.x
+            parts = {"indices": x.indices, "values": x.data} if sp.issparse(x) else {"x": np.asarray(x)}
+            arrays |= {f"waiting.{number}.{name}": array for name, array in parts.items()}
+        return header, arrays
+
+    def _restore_common(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self._scalars[:] = arrays["scalars"]
+        self._rounds = header["rounds"]
+        self.features = None if header.get("features") is None else features_of(header["features"])
+        self._pending = dict.fromkeys(id_of(key) for key in header["learned"])
+        for number, (key, name) in enumerate(header["waiting"]):
+            x: Any = part(arrays, f"waiting.{number}.")
+            if "x" in x:
+                x = x["x"].copy()
+            else:
+                places = x["indices"].copy(), np.array([0, x["indices"].size])
+                x = sp.csr_array((x["values"].copy(), *places), shape=(1, self.dim))
+            self._pending[id_of(key)] = Pending(x, tuple(id_of(entry) for entry in name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
+        header, arrays = self.snapshot()
+        functions = {
+            name: schedule.function
+            for name in ("step_size", "regularisation")
+            if isinstance(schedule := getattr(self.tracker, name), Tabulated)
+        }
+        return revive, (type(self), header, {name: np.array(array) for name, array in arrays.items()}, functions)
+
+
+def new_rounds(first_arm: Any, shown: Any, rewards: NDArray[np.float64]) -> Rounds:
+    """Rounds to be played; see `Rounds`."""
+    first_arm, shown = (np.ascontiguousarray(column, dtype=np.int64) for column in (first_arm, shown))
+    clock = np.zeros(kernels.CLOCK, dtype=np.int64)
+    return Rounds(first_arm, shown, np.ascontiguousarray(rewards), np.zeros(shown.size, dtype=np.int64), clock)
+
+
+@contextmanager
+def timed(job: Rounds, seconds: dict[str, float]) -> Iterator[None]:
+    """Share the time of playing out between choosing and learning, by the processor's clock."""
+    begin, ticks = time.perf_counter(), kernels.now()
+    try:
+        yield
+    finally:
+        elapsed, ticks = time.perf_counter() - begin, max(kernels.now() - ticks, 1)
+        learning = elapsed * min(1.0, int(job.clock[kernels.LEARNING]) / ticks)
+        seconds["learn"] += learning
+        seconds["choose"] += elapsed - learning
+
+
+def one_row(block: Block, i: int) -> Block:
+    """Row i of a block, without a copy."""
+    if isinstance(block, DenseRows):
+        return DenseRows(block.X[i : i + 1], block.y[i : i + 1])
+    return SparseRows(block.start[i : i + 1], block.stop[i : i + 1], block.indices, block.values, block.y[i : i + 1])
+
+
+def solved(tracker: Tracker) -> None:
+    """On the slow route of an exact tracker a kernel finds theta as it was left: solve for it first."""
+    if isinstance(tracker, RLS):
+        tracker._solve()
+
+
+def single(x: Any, expected: str) -> Any:
+    """One row, as a vector or sparse row."""
+    x = x if sp.issparse(x) else as_numbers(x, expected)
+    if x.ndim == 2 and x.shape[0] != 1:
+        raise InputError(f"{x.shape[0]} arms and one reward: say which of them it belongs to, with arm=.")
+    return x.reshape(1, -1)
