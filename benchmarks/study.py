@@ -40,7 +40,10 @@ TASKS, CALLS = 16, 400
 
 def speedup(rounds: int) -> dict[str, float]:
     bandit = Bandit(name="equal", kind="fixed-arms", dim=50, arms=100, rounds=rounds)
-    tasks = [Task(problem=bandit, policy="linucb", knobs={"kappa": 0.5}, seed=seed) for seed in range(TASKS)]
+    tasks = [
+        Task(problem=bandit, policy="linucb", knobs={"kappa": 0.5}, seed=seed, metrics=["regret"])
+        for seed in range(TASKS)
+    ]
     seconds = {}
     for workers in (1, 2):
         with tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from driftls import fit as fit_module
 from driftls import logs, paper
 from driftls.errors import SettingsError
-from driftls.features import Crosses, Hashed, UserFeatures, from_header
+from driftls.features import Crosses, Hashed, UserFeatures
 from driftls.fit import Part, Sample, _add, _smallest, fit, shown_rows, with_articles
 from driftls.history import Growing, Reservoir
 from driftls.policies import EnsembleTS, LinTS, LinUCB, named
@@ -216,7 +216,8 @@ def test_the_command_writes_a_policy_that_knows_the_log(days, tmp_path):
     told = json.loads(done.stdout)
     assert (told["rows"], told["shards"], told["method"], told["dim"]) == (4000, 2, "sums", 136)
     policy = LinUCB.load(out)
-    features = from_header(json.loads((tmp_path / "warm.policy.features.json").read_text()))
+    features = policy.features
+    assert features == UserFeatures(136)
     exact = RLS(136)
     for path in logs.read(days).paths:
         for X, y in shown_rows(path, features):

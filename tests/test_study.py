@@ -16,14 +16,15 @@ from scipy.stats import ttest_rel
 
 from driftls import engines
 from driftls.errors import CorruptFileError, DriftlsError, SettingsError
+from driftls.logs import synthetic_day, write_parquet
 from driftls.policies import named
-from driftls.run import Run
+from driftls.run import Run, interval
 from driftls.study import Plan, run_study
 from driftls.study import tasks as tasks_module
 from driftls.study.plan import Contender, Range, Search, build
 from driftls.study.results import Row, Standing, curves, leaderboard, pareto, read, sensitivity
 from driftls.study.search import best, most_runs, rungs
-from driftls.study.tasks import Task, complete, execute
+from driftls.study.tasks import Task, complete, digest_of, execute
 
 TEXT = """
 metrics = ["regret", "reward"]
@@ -77,9 +78,11 @@ def whole(tmp_path_factory):
         ('"random"', '"linucb"\nknobs = { kappa = [1.0] }', r"policies: 'linucb' comes twice"),
         ("budget = 100", "budget = 15", r"budget: .* up to 18 runs, but 15"),
         ("first = 10", "first = 3", r"seed 3 is in tune and in report.*\$\.seeds"),
-        ("tune = [0, 1, 2, 3], ", "", r"seeds\.tune is empty"),
+        ("tune = [0, 1, 2, 3], ", "", r"policies\[0\] is tuned, but 'small' has no tune seeds"),
         ('"reward"', '"clicks"', r"clicks.*\$\.metrics\[1\]"),
         ('"reward"', '"relative_tracking_error"', r"metrics: random follows no theta"),
+        ('"reward"', '"ctr"', r"metrics: ctr is a metric of logs"),
+        ("[[bandits]]", "[[bandids]]", r"unknown field `bandids`"),
         ("metrics =", "metrics ", r"line 2"),
     ],
 )
@@ -196,7 +199,7 @@ def test_a_second_run_does_only_what_is_missing(whole, tmp_path, monkeypatch):
 
 def test_a_key_changes_with_everything_that_the_result_depends_on(monkeypatch):
     bandit = Plan.parse(TEXT).bandits[0]
-    task = Task(problem=bandit, policy="linucb", knobs={"kappa": 0.3}, seed=1)
+    task = Task(problem=bandit, policy="linucb", knobs={"kappa": 0.3}, seed=1, metrics=["reward"])
     others = [
         msgspec.structs.replace(task, **change)
         for change in (
@@ -204,16 +207,19 @@ def test_a_key_changes_with_everything_that_the_result_depends_on(monkeypatch):
             {"knobs": {"kappa": 0.4}},
             {"policy": "flinucb-cd"},
             {"problem": msgspec.structs.replace(bandit, sigma=0.1)},
-            {"tracking": True},
+            {"metrics": ["relative_tracking_error"]},
+            {"digest": "of another log"},
         )
     ]
+    renamed = msgspec.structs.replace(task, problem=msgspec.structs.replace(bandit, name="another"), metrics=[])
+    assert renamed.key == task.key
     keys = {task.key, *(other.key for other in others)}
     monkeypatch.setattr(tasks_module, "__version__", "0.0.0")
-    assert len(keys | {task.key}) == 7
+    assert len(keys | {task.key}) == 8
 
 
 def test_a_setting_that_fails_is_a_result_that_says_why(tmp_path, monkeypatch):
-    task = Task(problem=Plan.parse(TEXT).bandits[0], policy="linucb", knobs={"kappa": 0.3}, seed=1)
+    task = Task(problem=Plan.parse(TEXT).bandits[0], policy="linucb", knobs={"kappa": 0.3}, seed=1, metrics=["regret"])
 
     def diverge(*_, **__):
         raise DriftlsError("too far")
@@ -223,6 +229,77 @@ def test_a_setting_that_fails_is_a_result_that_says_why(tmp_path, monkeypatch):
     assert run.partial
     assert run.settings["error"] == "DriftlsError: too far"
     assert Run.load(tmp_path / f"{task.key}.json").settings == run.settings
+
+
+LOGS = """
+metrics = ["ctr"]
+seeds = { tune = [0], report = [1, 2] }
+[[logs]]
+name = "news"
+tune = ["1", "2"]
+report = ["3", "4.parquet"]
+lines = 900
+features = { kind = "Hashed", width = 60, user_dim = 136 }
+[[policies]]
+policy = "linucb"
+knobs = { kappa = [0.05, 0.5] }
+[[policies]]
+policy = "random"
+"""
+
+
+@pytest.fixture(scope="module")
+def news(tmp_path_factory):
+    """A plan over four short days, one of them a single file."""
+    folder = tmp_path_factory.mktemp("news")
+    for day in ("1", "2", "3", "4"):
+        write_parquet(synthetic_day(lines=1000, seed=int(day)), folder / day)
+    max((folder / "4").rglob("*.parquet"), key=lambda file: file.stat().st_size).rename(folder / "4.parquet")
+    (folder / "study.toml").write_text(LOGS)
+    return folder / "study.toml"
+
+
+def test_knobs_are_tuned_on_some_days_of_a_log_and_reported_on_others(news, tmp_path):
+    plan = Plan.load(news)
+    rows = run_study(plan, tmp_path / "1", workers=1)
+    days = {stage: {row.day.split("/")[-1] for row in rows if row.stage == stage} for stage in ("tune", "report")}
+    assert days == {"tune": {"1", "2"}, "report": {"3", "4.parquet"}}
+    assert {row.error for row in rows} == {""}
+    assert "tuned on 1, 2, reported on 3, 4.parquet" in plan.split
+    assert same(run_study(plan, tmp_path / "2", workers=2)) == same(rows)
+    first, second = leaderboard(rows, "ctr", larger=True)
+    mine = [row for row in rows if row.stage == "report" and row.policy == first.policy]
+    by_day = [np.mean([row.values["ctr"] for row in mine if row.day == day]) for day in sorted({r.day for r in mine})]
+    assert (first.mean, first.half) == pytest.approx(interval(by_day))  # two days are two samples, not four
+    assert second.mean <= first.mean
+
+
+def test_a_log_is_known_by_its_content_wherever_it_lies(news, tmp_path):
+    day = news.parent / "4.parquet"
+    copy = tmp_path / "moved.parquet"
+    copy.write_bytes(day.read_bytes())
+    assert digest_of(str(copy)) == digest_of(str(day))
+    content = bytearray(day.read_bytes())
+    content[len(content) // 2] ^= 1
+    copy.write_bytes(content)
+    assert digest_of(str(copy)) != digest_of(str(day))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('report = ["3", "4.parquet"]', 'report = ["3", "1"]', r"1 is in tune and in report.*\$\.logs\[0\]"),
+        ('"3"', '"9"', r"'news': .*9 does not exist"),
+        ('"Hashed"', '"Hash"', r"features: .*'Hash'.*\$\.logs\[0\]"),
+        ("width = 60", "wide = 60", r"features: .*wide.*\$\.logs\[0\]"),
+        ('"Hashed", width = 60', '"UserFeatures"', r"features: UserFeatures tell no arm from another"),
+        ('tune = ["1", "2"]\n', "", r"policies\[0\] is tuned, but 'news' has no tune"),
+    ],
+)
+def test_a_mistake_about_a_log_is_named_too(news, old, new, message):
+    assert old in LOGS
+    with pytest.raises(SettingsError, match=f"(?s){message}"):
+        Plan.parse(LOGS.replace(old, new), news.parent)
 
 
 def test_a_killed_study_loses_only_what_was_under_way(whole, tmp_path):

@@ -25,7 +25,7 @@ class Kind(StrEnum):
 def fit(
     days: Annotated[Path, typer.Argument(exists=True, help="A Parquet log, or a folder partitioned by day.")],
     policy: Annotated[str, typer.Option(help="linucb, flinucb-cd, flinucb-saga, greedy or epsilon-greedy.")],
-    out: Annotated[Path, typer.Option(dir_okay=False, help="The policy; its features go beside it, as JSON.")],
+    out: Annotated[Path, typer.Option(dir_okay=False, help="The file of the policy.")],
     features: Annotated[Kind, typer.Option(help="How a visitor and an article make one arm.")] = Kind.CROSSES,
     user_dim: Annotated[int, typer.Option(min=1, help="Features of a visitor.")] = 136,
     articles: Annotated[int, typer.Option(min=1, help="Room for articles; of crosses.")] = 200,
@@ -66,18 +66,16 @@ def fit(
     with progress() as bar:
         task = bar.add_task(policy, total=len(paths), note="")
         found = stage.fit(start, paths, read, seed=seed, progress=lambda _: bar.advance(task), **where)
+    found.policy.features = made
     found.policy.save(out)
-    beside = out.with_name(f"{out.name}.features.json")
-    beside.write_text(json.dumps(made.to_header()))
     seconds = perf_counter() - begin
-    files = [str(out), str(beside)]
     if as_json:
         result = {"policy": policy, "rows": found.rows, "shards": len(paths), "dim": made.dim, "method": found.method}
-        typer.echo(json.dumps({**result, "seconds": round(seconds, 3), "files": files}))
+        typer.echo(json.dumps({**result, "seconds": round(seconds, 3), "file": str(out)}))
         return
     exact = "exact sums" if found.method == "sums" else f"approximate: {found.method} by SAGA"
     typer.echo(f"{policy}, {made.dim} features: {found.rows} rows of {len(paths)} shards in {seconds:.1f} s, {exact}.")
-    typer.echo(f"The policy is {files[0]}, its features are {files[1]}")
+    typer.echo(f"The policy, which knows its features, is {out}")
 
 
 def _features(kind: Kind, user_dim: int, articles: int, width: int, arm_dim: int) -> Any:

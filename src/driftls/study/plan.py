@@ -16,10 +16,11 @@ from msgspec import Meta, Struct
 from driftls import paper
 from driftls.environments import ChurningPool, FixedArms, FreshContexts, Pool
 from driftls.errors import DriftlsError, SettingsError
+from driftls.features import Features, UserFeatures, from_header
 from driftls.policies import Policy, named
 from driftls.study.search import most_runs
 
-__all__ = ["Bandit", "Contender", "Plan", "Range", "Search", "Seeds", "build"]
+__all__ = ["Bandit", "Contender", "Log", "Plan", "Problem", "Range", "Search", "Seeds", "build"]
 
 POLICIES = {**paper.POLICIES, **named.POLICIES}
 KINDS: dict[str, Callable[..., Pool]] = {
@@ -27,7 +28,7 @@ KINDS: dict[str, Callable[..., Pool]] = {
     "churning-pool": ChurningPool,
     "fresh-contexts": FreshContexts,
 }
-LARGER_IS_BETTER = {"regret": False, "reward": True, "relative_tracking_error": False}
+LARGER_IS_BETTER = {"regret": False, "reward": True, "ctr": True, "relative_tracking_error": False}
 
 Whole = Annotated[int, Meta(ge=1)]
 Seed = Annotated[int, Meta(ge=0)]
@@ -122,10 +123,63 @@ class Bandit(Strict, frozen=True):
         except DriftlsError as error:
             raise ValueError(str(error)) from None
 
+    def identity(self) -> dict[str, Any]:
+        """What a result depends on."""
+        return {key: value for key, value in msgspec.structs.asdict(self).items() if key != "name"}
+
+    def units(self, stage: str, seeds: Seeds) -> list[tuple[str, int]]:
+        """Day (none here) and seed of the runs of a stage."""
+        return [("", seed) for seed in seeds.of(stage)]
+
     def environment(self, seed: int) -> Pool:
         """The bandit of this seed."""
         own = {key: value for key in ("nnz", "every") if (value := getattr(self, key)) is not None}
         return KINDS[self.kind](self.dim, self.arms, sigma=self.sigma, reward=self.reward, seed=seed, **own)
+
+
+class Log(Strict, frozen=True):
+    """Days of a log, to be replayed: those on which knobs are tuned, and those that are reported.
+
+    `features` has the kind, such as "Crosses" or "Hashed", and its settings; `lines` bounds a replay.
+    """
+
+    name: Name
+    report: Annotated[list[str], Meta(min_length=1)]
+    features: dict[str, Any]
+    tune: list[str] = []
+    lines: Whole | None = None
+
+    def __post_init__(self) -> None:
+        if both := set(self.tune) & set(self.report):
+            raise ValueError(f"{min(both)} is in tune and in report: report on days that nothing was tuned on")
+        try:
+            features = self.made()
+        except (DriftlsError, TypeError) as error:
+            raise ValueError(f"features: {error}") from None
+        if isinstance(features, UserFeatures):
+            raise ValueError("features: UserFeatures tell no arm from another; take Crosses, Hashed or OuterProduct")
+
+    @property
+    def dim(self) -> int:
+        """The length of an arm."""
+        return self.made().dim
+
+    def made(self) -> Features:
+        """New features, which know no article yet."""
+        settings = dict(self.features)
+        return from_header({"features": settings.pop("kind", None), **settings})
+
+    def identity(self) -> dict[str, Any]:
+        """What a result depends on, but for the day."""
+        return {"features": self.features, "lines": self.lines}
+
+    def units(self, stage: str, seeds: Seeds) -> list[tuple[str, int]]:
+        """Day and seed of the runs of a stage; days change first."""
+        days: list[str] = getattr(self, stage)
+        return [(day, seed) for seed in seeds.of(stage) for day in days]
+
+
+Problem = Bandit | Log
 
 
 class Contender(Strict, frozen=True):
@@ -196,54 +250,76 @@ class Plan(Strict, frozen=True):
     (['kappa'], [10, 11, 12, 13, 14])
     """
 
-    metrics: Annotated[list[Literal["regret", "reward", "relative_tracking_error"]], Meta(min_length=1)]
+    metrics: Annotated[list[Literal["regret", "reward", "ctr", "relative_tracking_error"]], Meta(min_length=1)]
     seeds: Seeds
-    bandits: Annotated[list[Bandit], Meta(min_length=1)]
     policies: Annotated[list[Contender], Meta(min_length=1)]
+    bandits: list[Bandit] = []
+    logs: list[Log] = []
     search: Search = Search()
     budget: Whole = 10_000
 
     @classmethod
-    def parse(cls, text: str) -> Plan:
-        """Read and check the text of a file."""
+    def parse(cls, text: str, folder: str | os.PathLike[str] = ".") -> Plan:
+        """Read and check the text of a file; days of a log are found from the folder on."""
         try:
-            return msgspec.convert(tomllib.loads(text), Plan)
+            tables = tomllib.loads(text)
+            plan = msgspec.convert(tables, Plan)
         except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
             raise SettingsError(f"the study cannot be run: {str(error).rstrip('.')}.") from None
+        return msgspec.structs.replace(plan, logs=[_found(log, Path(folder)) for log in plan.logs])
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
         """Read and check a file."""
         try:
-            return cls.parse(Path(path).read_text())
+            return cls.parse(Path(path).read_text(), Path(path).parent)
         except (SettingsError, UnicodeDecodeError) as error:
             raise SettingsError(f"{path}: {error}") from None
 
     def __post_init__(self) -> None:
-        for table, names in (("bandits", [bandit.name for bandit in self.bandits]), ("policies", self.labels)):
+        for table, names in (("problems", [one.name for one in self.problems]), ("policies", self.labels)):
             if twice := {name for name in names if names.count(name) > 1}:
                 raise ValueError(f"{table}: {min(twice)!r} comes twice")
-        if any(contender.tuned for contender in self.policies) and not self.seeds.of("tune"):
-            raise ValueError("seeds.tune is empty, but knobs are tuned: give it seeds that are not in seeds.report")
+        if not self.problems:
+            raise ValueError("there is nothing to play on: give [[bandits]], [[logs]], or both")
+        if "ctr" in self.metrics and self.bandits:
+            raise ValueError("metrics: ctr is a metric of logs; bandits have regret and reward")
         if "relative_tracking_error" in self.metrics and any(c.policy == "random" for c in self.policies):
             raise ValueError("metrics: random follows no theta, so it has no relative_tracking_error")
         self._check_settings()
 
+    @property
+    def problems(self) -> list[Problem]:
+        """Bandits and logs."""
+        return [*self.bandits, *self.logs]
+
     def _check_settings(self) -> None:
         """Build every setting once, and count the runs."""
-        tune, report = len(self.seeds.of("tune")), len(self.seeds.of("report"))
         runs = 0
         for number, contender in enumerate(self.policies):
             settings = contender.settings(self.search, number)
-            for bandit in self.bandits:
+            for problem in self.problems:
+                tune, report = (len(problem.units(stage, self.seeds)) for stage in ("tune", "report"))
+                if len(settings) > 1 and not tune:
+                    raise ValueError(f"policies[{number}] is tuned, but {problem.name!r} has no tune seeds or days")
                 for knobs in settings:
                     try:
-                        build(contender.policy, knobs, bandit.dim, 0)
+                        build(contender.policy, knobs, problem.dim, 0)
                     except DriftlsError as error:
-                        raise ValueError(f"policies[{number}] with {knobs} on {bandit.name!r}: {error}") from None
-            runs += len(self.bandits) * most_runs(len(settings), self.search.keep, tune=tune, report=report)
+                        raise ValueError(f"policies[{number}] with {knobs} on {problem.name!r}: {error}") from None
+                runs += most_runs(len(settings), self.search.keep, tune=tune, report=report)
         if runs > self.budget:
             raise ValueError(f"budget: the study takes up to {runs} runs, but {self.budget} are allowed")
+
+    @property
+    def split(self) -> str:
+        """What was tuned where, in words."""
+        tune, report = (_words(self.seeds.of(stage)) for stage in ("tune", "report"))
+        parts = [f"Knobs are tuned on the seeds {tune or '(none)'} and reported on the seeds {report}."]
+        for log in self.logs:
+            days = {stage: ", ".join(Path(day).name for day in getattr(log, stage)) for stage in ("tune", "report")}
+            parts.append(f"{log.name}: tuned on {days['tune'] or 'no day'}, reported on {days['report']}.")
+        return " ".join(parts)
 
     @property
     def labels(self) -> list[str]:
@@ -254,6 +330,20 @@ class Plan(Strict, frozen=True):
             f"{name} {' '.join(f'{k}={v:g}' for k, v in own.items())}".strip() if names.count(name) > 1 else name
             for name, own in zip(names, fixed)
         ]
+
+
+def _words(seeds: list[int]) -> str:
+    consecutive = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
+    return f"{seeds[0]} to {seeds[-1]}" if consecutive else ", ".join(map(str, seeds))
+
+
+def _found(log: Log, folder: Path) -> Log:
+    """The log with the full paths of its days, all of which are there."""
+    days = {stage: [str((folder / day).resolve()) for day in getattr(log, stage)] for stage in ("tune", "report")}
+    for day in (*days["tune"], *days["report"]):
+        if not Path(day).exists():
+            raise SettingsError(f"the study cannot be run: logs, {log.name!r}: {day} does not exist.")
+    return msgspec.structs.replace(log, **days)
 
 
 def _pick(values: list[float] | Range, share: float) -> float:

@@ -36,7 +36,13 @@ class Row(Struct, frozen=True, kw_only=True):
     traces: dict[str, list[float]]
     microseconds: float
     key: str
+    day: str = ""
     error: str = ""
+
+    @property
+    def unit(self) -> str | int:
+        """What a mean is taken over: seeds of a bandit are independent, those on one day of a log are not."""
+        return self.day or self.seed
 
     @property
     def setting(self) -> str:
@@ -56,8 +62,9 @@ def row_of(task: Task, run: Run, *, stage: str, label: str, metrics: Sequence[st
         values={metric: NAN if run.partial else run.last(metric) for metric in metrics},
         points=run.points,
         traces={metric: run.traces.get(metric, []) for metric in metrics},
-        microseconds=NAN if run.partial else 1e6 * sum(run.seconds.values()) / run.rounds,
+        microseconds=NAN if run.partial else 1e6 * (run.seconds["choose"] + run.seconds["learn"]) / run.rounds,
         key=task.key,
+        day="/".join(Path(task.day).parts[-2:]),
         error=run.settings.get("error", ""),
     )
 
@@ -106,7 +113,7 @@ def _pyarrow() -> tuple[Any, Any]:
 
 
 class Standing(NamedTuple):
-    """A policy on a problem: mean and half-width over seeds, and the paired difference to the leader.
+    """A policy on a problem: mean and half-width over seeds or days, and the paired difference to the leader.
 
     `p` is of the paired t-test against the leader, by Holm's rule over all policies of the problem.
     """
@@ -137,7 +144,7 @@ def leaderboard(rows: Iterable[Row], metric: str, *, larger: bool) -> list[Stand
 
 
 def _standings(problem: str, policies: dict[str, list[Row]], metric: str, larger: bool) -> list[Standing]:
-    values = {name: {row.seed: row.values[metric] for row in rows if not row.error} for name, rows in policies.items()}
+    values = {name: _by_unit(rows, metric) for name, rows in policies.items()}
     sign = -1.0 if larger else 1.0
     order = sorted(policies, key=lambda name: sign * _mean(values[name]) if values[name] else np.inf)
     leader = values[order[0]]
@@ -155,15 +162,24 @@ def _standings(problem: str, policies: dict[str, list[Row]], metric: str, larger
     return found
 
 
-def _mean(values: dict[int, float]) -> float:
+def _by_unit(rows: Iterable[Row], metric: str) -> dict[str | int, float]:
+    """The mean of each unit's runs that did not fail."""
+    found: dict[str | int, list[float]] = {}
+    for row in rows:
+        if not row.error:
+            found.setdefault(row.unit, []).append(row.values[metric])
+    return {unit: float(np.mean(values)) for unit, values in found.items()}
+
+
+def _mean(values: dict[str | int, float]) -> float:
     return float(np.mean(list(values.values())))
 
 
-def _paired(mine: dict[int, float], other: dict[int, float]) -> tuple[float, float, float]:
-    """Mean difference over the seeds of both, half-width, and p of the paired t-test."""
+def _paired(mine: dict[str | int, float], other: dict[str | int, float]) -> tuple[float, float, float]:
+    """Mean difference over the units of both, half-width, and p of the paired t-test."""
     from scipy.stats import t
 
-    differences = [mine[seed] - other[seed] for seed in mine if seed in other]
+    differences = [mine[unit] - other[unit] for unit in mine if unit in other]
     if not differences:
         return NAN, NAN, NAN
     mean, half = interval(differences)
@@ -226,13 +242,15 @@ def sensitivity(rows: Iterable[Row], metric: str) -> list[Effect]:
 
 
 def curves(rows: Iterable[Row], metric: str) -> dict[tuple[str, str], tuple[list[int], list[float], list[float]]]:
-    """Points, means and half-widths of the metric over the seeds of the report, by problem and policy."""
+    """Points, means and half-widths of the metric over the runs of the report, by problem and policy."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.stage == "report" and not row.error:
             groups.setdefault((row.problem, row.policy), []).append(row)
     found = {}
     for names, runs in groups.items():
-        pairs = [interval(column) for column in zip(*(run.traces[metric] for run in runs))]
-        found[names] = (runs[0].points, [mean for mean, _ in pairs], [half for _, half in pairs])
+        points = sorted(set.intersection(*(set(run.points) for run in runs)))  # days differ in length
+        values = [dict(zip(run.points, run.traces[metric])) for run in runs]
+        pairs = [interval([of_run[point] for of_run in values]) for point in points]
+        found[names] = (points, [mean for mean, _ in pairs], [half for _, half in pairs])
     return found

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from driftls.run import Run
-from driftls.study.plan import LARGER_IS_BETTER, Bandit, Knobs, Plan
+from driftls.study.plan import LARGER_IS_BETTER, Knobs, Plan, Problem
 from driftls.study.results import Row, row_of, write
 from driftls.study.search import best, rungs
-from driftls.study.tasks import Task, complete
+from driftls.study.tasks import Task, complete, digest_of
 
 __all__ = ["run_study"]
 
@@ -24,18 +24,10 @@ class _Contest:
 
     label: str
     policy: str
-    problem: Bandit
+    problem: Problem
     settings: list[Knobs]
     rungs: list[tuple[int, int]]
     left: list[int] = field(default_factory=list)
-
-    def tasks(self, seeds: Iterable[int], tracking: bool) -> list[Task]:
-        """All runs of what is left on these seeds, setting by setting."""
-        return [
-            Task(problem=self.problem, policy=self.policy, knobs=self.settings[place], seed=seed, tracking=tracking)
-            for place in self.left
-            for seed in seeds
-        ]
 
 
 def run_study(
@@ -73,35 +65,51 @@ def run_study(
     [1, 2]
     """
     out, metric = Path(out), plan.metrics[0]
-    tracking = "relative_tracking_error" in plan.metrics
-    tune, report = plan.seeds.of("tune"), plan.seeds.of("report")
-    contests = _contests(plan, len(tune))
+    contests = _contests(plan)
+    digests = {day: digest_of(day) for log in plan.logs for day in (*log.tune, *log.report)}
     rows: dict[str, Row] = {}
+
+    def tasks(contest: _Contest, stage: str, first: int | None = None) -> list[Task]:
+        """All runs of what is left on the first units of the stage, setting by setting."""
+        return [
+            Task(
+                problem=contest.problem,
+                policy=contest.policy,
+                knobs=contest.settings[place],
+                seed=seed,
+                metrics=list(plan.metrics),
+                day=day,
+                digest=digests.get(day, ""),
+            )
+            for place in contest.left
+            for day, seed in contest.problem.units(stage, plan.seeds)[:first]
+        ]
 
     def finish(stage: str, jobs: list[tuple[_Contest, list[Task]]]) -> dict[str, Run]:
         tell = None if progress is None else lambda done, total: progress(stage, done, total)
-        every = [task for _, tasks in jobs for task in tasks]
+        every = [task for _, todo in jobs for task in todo]
         runs = complete(every, out / "runs", workers=workers, cluster=cluster, progress=tell)
-        for contest, tasks in jobs:
-            for task in tasks:
+        for contest, todo in jobs:
+            for task in todo:
                 kind = "report" if stage == "report" else "tune"
                 rows[task.key] = row_of(task, runs[task.key], stage=kind, label=contest.label, metrics=plan.metrics)
         return runs
 
     for rung in range(max(len(contest.rungs) for contest in contests)):
         open_ = [contest for contest in contests if rung < len(contest.rungs)]
-        jobs = [(contest, contest.tasks(tune[: contest.rungs[rung][1]], tracking)) for contest in open_]
+        jobs = [(contest, tasks(contest, "tune", contest.rungs[rung][1])) for contest in open_]
         finish(f"tune {rung + 1}", jobs)
-        for contest, tasks in jobs:
-            _cut(contest, rung, [rows[task.key].values[metric] for task in tasks], LARGER_IS_BETTER[metric])
-    finish("report", [(contest, contest.tasks(report, tracking)) for contest in contests])
+        for contest, done in jobs:
+            _cut(contest, rung, [rows[task.key].values[metric] for task in done], LARGER_IS_BETTER[metric])
+    finish("report", [(contest, tasks(contest, "report")) for contest in contests])
     write(list(rows.values()), out / "results.parquet")
     return list(rows.values())
 
 
-def _contests(plan: Plan, units: int) -> list[_Contest]:
+def _contests(plan: Plan) -> list[_Contest]:
     found = []
-    for problem in plan.bandits:
+    for problem in plan.problems:
+        units = len(problem.units("tune", plan.seeds))
         for number, (contender, label) in enumerate(zip(plan.policies, plan.labels)):
             settings = contender.settings(plan.search, number)
             steps = rungs(len(settings), plan.search.keep, units) if len(settings) > 1 else []

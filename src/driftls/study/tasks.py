@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -12,27 +13,49 @@ from msgspec import Struct
 from driftls import __version__, engines
 from driftls.errors import CorruptFileError, DriftlsError
 from driftls.kernels.compile import DIGEST
+from driftls.replay import METRICS, replay
 from driftls.run import Run
 from driftls.simulate import simulate
-from driftls.study.plan import Bandit, Knobs, build
+from driftls.study.plan import Bandit, Knobs, Problem, build
 
-__all__ = ["Task", "complete", "execute"]
+__all__ = ["Task", "complete", "digest_of", "execute"]
+
+
+PIECES, PIECE = 64, 1 << 16
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """A policy with its knobs on one problem with one seed."""
+    """A policy with its knobs on one problem with one seed; on a log, also one day of it."""
 
-    problem: Bandit
+    problem: Problem
     policy: str
     knobs: Knobs
     seed: int
-    tracking: bool = False
+    metrics: list[str]
+    day: str = ""
+    digest: str = ""
 
     @property
     def key(self) -> str:
         """A hash of all that the result depends on: this task, the version and the compiled kernels."""
-        text = msgspec.json.encode([__version__, DIGEST, self], order="deterministic")
+        shadow = sorted(set(self.metrics) & {"regret", "relative_tracking_error"})  # which have to be asked for
+        parts = [self.problem.identity(), self.policy, self.knobs, self.seed, shadow, self.digest]
+        text = msgspec.json.encode([__version__, DIGEST, parts], order="deterministic")
         return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def digest_of(day: str) -> str:
+    """The identity of a log: its files' sizes, and their content at 64 places spread over each, wherever it lies."""
+    digest = hashlib.blake2b(digest_size=16)
+    path = Path(day)
+    for file in sorted(path.rglob("*.parquet")) if path.is_dir() else [path]:
+        size = file.stat().st_size
+        digest.update(size.to_bytes(8))
+        with file.open("rb") as content:
+            for place in range(PIECES):
+                content.seek(max(0, size - PIECE) * place // (PIECES - 1))
+                digest.update(content.read(PIECE))
+    return digest.hexdigest()
 
 
 def complete(
@@ -76,37 +99,41 @@ def _kept(path: Path) -> Run | None:
 def execute(task: Task) -> Run:
     """Carry out a task; a setting that fails gives a partial run that says why."""
     _warm(task)
-    return _play(task, task.problem.rounds)
+    return _play(task, None)
 
 
-_WARMED: set[tuple[str, str, bool]] = set()
+_WARMED: set[tuple[Any, ...]] = set()
 
 
 def _warm(task: Task) -> None:
     """Two rounds first in every process, so that no time of a run includes compiling or loading its kernels."""
-    shape = (task.policy, task.problem.kind, task.problem.nnz is None)
+    problem = task.problem
+    sparse = problem.nnz is not None if isinstance(problem, Bandit) else problem.features["kind"]
+    shape = (task.policy, getattr(problem, "kind", None), sparse)
     if shape not in _WARMED:
         _WARMED.add(shape)
         _play(task, 2)
 
 
-def _play(task: Task, rounds: int) -> Run:
+def _play(task: Task, rounds: int | None) -> Run:
+    problem = task.problem
     try:
-        return simulate(
-            build(task.policy, task.knobs, task.problem.dim, task.seed),
-            task.problem.environment(task.seed),
-            rounds,
-            name=task.policy,
-            seed=task.seed,
-            tracking=task.tracking,
-        )
+        policy = build(task.policy, task.knobs, problem.dim, task.seed)
+        if isinstance(problem, Bandit):
+            tracking, rounds = "relative_tracking_error" in task.metrics, rounds or problem.rounds
+            bandit = problem.environment(task.seed)
+            return simulate(policy, bandit, rounds, name=task.policy, seed=task.seed, tracking=tracking)
+        asked = [name for name in METRICS if name in task.metrics or f"relative_{name}" in task.metrics]
+        lines, policies = rounds or problem.lines, {task.policy: policy}
+        runs = replay(policies, task.day, features=problem.made(), metrics=asked, limit=lines, seed=task.seed)
+        return cast(Run, runs[task.policy])
     except DriftlsError as error:
         settings = {"error": f"{type(error).__name__}: {error}"}
         return Run(
             policy=task.policy,
             problem=task.problem.name,
             seed=task.seed,
-            rounds=rounds,
+            rounds=0,
             points=[],
             traces={},
             seconds={},
