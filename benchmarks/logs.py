@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from driftls.kernels.compile import kernel
-from driftls.logs import SyntheticDay, read, synthetic_day, yahoo
+from driftls.logs import SyntheticDay, inspect, read, synthetic_day, write_parquet, yahoo
 from driftls.logs.yahoo import r6b_text
 
 
@@ -127,7 +127,7 @@ def speed(lines: int) -> dict[str, float]:
     day = synthetic_day(lines=lines, seed=1)
     drain(synthetic_day(lines=10).blocks(truth=True))  # compiles
     with tempfile.TemporaryDirectory() as folder:
-        zipped, plain = Path(folder, "day.gz"), Path(folder, "day")
+        zipped, plain, parquet = Path(folder, "day.gz"), Path(folder, "day"), Path(folder, "day.parquet")
         day.write(zipped)
         day.write(plain)
         drain(read(zipped).blocks())  # compiles
@@ -138,8 +138,14 @@ def speed(lines: int) -> dict[str, float]:
             f"inflate alone ({yahoo.GZIP.__name__})": lambda: inflate(zipped),
             "gz text to arrays": lambda: drain(read(zipped).blocks()),
             "plain text to arrays": lambda: drain(read(plain).blocks()),
+            "gz text to Parquet": lambda: write_parquet(read(zipped), parquet),
+            "Parquet to arrays": lambda: drain(read(parquet).blocks()),
+            "inspect, from gz text": lambda: inspect(read(zipped)),
         }
-        return {name: timed(stage) for name, stage in stages.items()}
+        seconds = {name: timed(stage) for name, stage in stages.items()}
+        for path in (zipped, plain, parquet):
+            print(f"{path.name:40s} {path.stat().st_size / 1e6:6.1f} MB")
+        return seconds
 
 
 def main() -> None:
@@ -148,8 +154,11 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1_850_000)
     parser.add_argument("--seeds", type=int, default=1)
     options = parser.parse_args()
-    for name, seconds in speed(options.lines).items():
+    stages = speed(options.lines)
+    for name, seconds in stages.items():
         print(f"{name:40s} {seconds:6.2f} s")
+    inflate = next(seconds for name, seconds in stages.items() if name.startswith("inflate"))
+    print(f"{'gz text to arrays, over inflating alone':40s} {stages['gz text to arrays'] / inflate:6.2f}")
     for seed in range(options.seeds):
         scores = rules(synthetic_day(lines=options.lines, seed=seed))
         print(f"seed {seed}:", ", ".join(f"{name} {score:.0f}" for name, score in scores.items()))

@@ -12,9 +12,11 @@ from driftls.cli.common import app, typer
 from driftls.errors import DriftlsError, MissingExtraError, SettingsError
 
 # in the order in which help lists them
-from driftls.cli import demo, simulate, study, fit, bounds, warmup  # isort: skip
+from driftls.cli import demo, synth, convert, inspect, replay, simulate, study, fit, bounds, warmup  # isort: skip
 
-__all__ = ["app", "bounds", "demo", "fit", "run", "simulate", "study", "warmup"]
+__all__ = [
+    "app", "bounds", "convert", "demo", "fit", "inspect", "replay", "run", "simulate", "study", "synth", "warmup",
+]  # fmt: skip
 
 
 def run(arguments: list[str] | None = None) -> None:
@@ -38,6 +40,8 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
       driftls warmup
       driftls demo --out demo
       driftls simulate --bandit fixed-arms --dim 50 --arms 100 --policy linucb,flinucb-saga
+      driftls synth --lines 200000 --seed 1 --out day.gz
+      driftls inspect day.gz
       driftls study study.toml --out study
       driftls fit days --policy flinucb-cd --articles 30 --out warm.policy
       driftls bounds --mu 0.5 --c 6 --dim 24 --n 1000,10000

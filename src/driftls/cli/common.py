@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
+from time import perf_counter
 from typing import Annotated, Any
 
 from driftls.errors import missing_extra
@@ -15,7 +17,7 @@ try:
 except ImportError:
     raise missing_extra("typer and rich", "cli", "the command line") from None
 
-__all__ = ["AsJson", "app", "policies", "progress", "typer"]
+__all__ = ["AsJson", "OnError", "app", "counting", "policies", "progress", "typer"]
 
 app = typer.Typer(
     name="driftls",
@@ -26,6 +28,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+class OnError(StrEnum):
+    """What becomes of broken lines."""
+
+    RAISE = "raise"
+    SKIP = "skip"
 
 
 def policies() -> dict[str, Any]:
@@ -49,3 +58,16 @@ def progress() -> Iterator[Progress]:
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         yield bar
+
+
+@contextmanager
+def counting(label: str, share: Callable[[int], float | None]) -> Iterator[Callable[[int], None]]:
+    """A bar that is told the lines so far; the time left is shown where `share` of them knows what part they are."""
+    with progress() as bar:
+        task, begin = bar.add_task(label, total=1.0, note=""), perf_counter()
+
+        def report(lines: int) -> None:
+            note = f"{lines:,} lines, {lines / (perf_counter() - begin):,.0f} a second"
+            bar.update(task, completed=share(lines) or 0.0, note=note)
+
+        yield report

@@ -8,6 +8,7 @@ from itertools import chain
 
 from driftls.errors import LogFormatError, SettingsError
 from driftls.logs.events import Block, Event
+from driftls.logs.inspect import inspect
 from driftls.logs.log import Counts, EventLog, Log
 from driftls.logs.openbandit import OpenBanditLog, is_open_bandit
 from driftls.logs.parquet import ParquetLog, is_parquet
@@ -26,6 +27,7 @@ __all__ = [
     "ParquetLog",
     "SyntheticDay",
     "YahooLog",
+    "inspect",
     "read",
     "synthetic_day",
     "write_parquet",

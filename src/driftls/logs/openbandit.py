@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from driftls.errors import LogFormatError
 from driftls.logs.events import Block, Ints
-from driftls.logs.log import Log
-from driftls.logs.parquet import arrow
+from driftls.logs.parquet import ArrowLog, Check, arrow
 
 __all__ = ["OpenBanditLog", "is_open_bandit"]
 
@@ -34,15 +33,15 @@ def is_open_bandit(path: str) -> bool:
     return os.path.isfile(os.path.join(path, ITEMS))
 
 
-class OpenBanditLog(Log):
+class OpenBanditLog(ArrowLog):
     """Folders of the Open Bandit Dataset.
 
     Parameters
     ----------
     paths : list of str
     on_error : {"raise", "skip"}
-        About lines whose item is unknown, whose click is not 0 or 1 or whose propensity is not a probability. A line
-        that cannot be read at all always raises.
+        About lines without a time, of an unknown item, whose click is not 0 or 1, or whose propensity is not a
+        probability. A line that is no CSV of these types always raises.
     block : int
         Lines a block.
     names : iterable of str
@@ -65,46 +64,36 @@ class OpenBanditLog(Log):
         return list(self._index)
 
     def _blocks(self, size: int) -> Iterator[Block]:
+        sizes = np.array([os.path.getsize(path) for path, _ in self._folders])
         for number, (path, ids) in enumerate(self._folders):
             line = 2  # the first is the header
-            for table in _batches(path):
-                for first in range(0, len(table), size):
-                    piece = table.slice(first, size)
-                    block = self._block(path, line, piece, ids)
-                    line += len(piece)
-                    self.share = number / len(self._folders)
-                    if len(block):
-                        yield block
+            with open(path, "rb") as file:
+                for table in _batches(path, file):
+                    self.share = (sizes[:number].sum() + file.tell()) / sizes.sum()
+                    for first in range(0, len(table), size):
+                        piece = table.slice(first, size)
+                        block = self._block(path, line, piece, ids)
+                        line += len(piece)
+                        if len(block):
+                            yield block
 
     def _block(self, path: str, line: int, table: Any, ids: Ints) -> Block:
-        item, click, chance = (table[name].to_numpy() for name in ("item_id", "click", "propensity_score"))
-        shown = np.minimum(np.searchsorted(ids, item), len(ids) - 1)
-        unknown, no_click, no_chance = ids[shown] != item, ~np.isin(click, (0, 1)), ~((chance > 0) & (chance <= 1))
-        good = ~(unknown | no_click | no_chance)
-        for i in np.flatnonzero(~good):
-            expected, got = (
-                (f"an item of {ITEMS}", item[i])
-                if unknown[i]
-                else ("a click of 0 or 1", click[i])
-                if no_click[i]
-                else ("a propensity above 0 and up to 1", chance[i])
-            )
-            self._broken(f"{path}:{line + i}: expected {expected}, got `{got}`.")
-        table, lines = table.filter(arrow().array(good)), int(good.sum())
-        self.counts.lines += len(good)
-        self.counts.events += lines
+        self.counts.lines += len(table)
+        lines = np.arange(line, line + len(table))
+        table, _ = self._good(table, lambda number: f"{path}:{number}", lines, _checks(table, ids))
+        self.counts.events += len(table)
         index = self._indices(table)
         return Block(
             time=table["timestamp"].cast("int64").to_numpy() // 1_000_000,
-            pool=np.zeros(lines, np.int32),
-            shown=shown[good].astype(np.int32),
-            reward=click[good].astype(np.float64),
+            pool=np.zeros(len(table), np.int32),
+            shown=np.searchsorted(ids, table["item_id"].to_numpy()).astype(np.int32),
+            reward=table["click"].to_numpy().astype(np.float64),
             pool_start=np.array([0, len(ids)]),
             pool_ids=ids,
-            user_start=index.shape[1] * np.arange(lines + 1),
+            user_start=index.shape[1] * np.arange(len(table) + 1),
             user_index=index.ravel(),
             user_value=np.ones(index.size),
-            propensity=chance[good],
+            propensity=table["propensity_score"].to_numpy(),
         )
 
     def _indices(self, table: Any) -> NDArray[np.int32]:
@@ -119,6 +108,16 @@ class OpenBanditLog(Log):
         for k, code in enumerate(codes):
             index[:, 1 + k] = np.array([self._index[name] for name in names[k]], np.int32)[code]
         return np.sort(index, axis=1)
+
+
+def _checks(table: Any, ids: Ints) -> list[Check]:
+    item, click, chance = (table[name].to_numpy() for name in ("item_id", "click", "propensity_score"))  # NaN: empty
+    return [
+        (np.array(table["timestamp"].is_null()), "a time", "timestamp"),
+        (~np.isin(item, ids), f"an item of {ITEMS}", "item_id"),
+        (~np.isin(click, (0, 1)), "a click of 0 or 1", "click"),
+        (~((chance > 0) & (chance <= 1)), "a probability above 0", "propensity_score"),
+    ]
 
 
 def _lines_file(folder: str) -> str:
@@ -141,7 +140,7 @@ def _items(folder: str) -> Ints:
     return np.sort(ids)
 
 
-def _batches(path: str) -> Iterator[Any]:
+def _batches(path: str, file: Any) -> Iterator[Any]:
     pa = arrow()
     from pyarrow import csv as arrow_csv
 
@@ -157,7 +156,7 @@ def _batches(path: str) -> Iterator[Any]:
         "convert_options": arrow_csv.ConvertOptions(column_types=types, include_columns=list(types)),
     }
     try:
-        for batch in arrow_csv.open_csv(path, **options):
+        for batch in arrow_csv.open_csv(file, **options):
             yield pa.Table.from_batches([batch])
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise LogFormatError(f"{path}: {error}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from driftls.errors import (
 from driftls.logs.events import Block, Ints, as_starts, having, merged_pools
 from driftls.logs.log import Log
 
-__all__ = ["ParquetLog", "arrow", "is_parquet"]
+__all__ = ["ArrowLog", "ParquetLog", "arrow", "is_parquet"]
 
 MAGIC = b"PAR1"
 Mask = NDArray[np.bool_]
@@ -57,7 +57,21 @@ class Part(NamedTuple):
     lengths: list[Ints]
 
 
-class ParquetLog(Log):
+class ArrowLog(Log):
+    """What comes in Arrow's batches."""
+
+    def _good(self, batch: Any, place: Callable[[int], str], rows: Ints, checks: list[Check]) -> tuple[Any, Ints]:
+        """The batch without the rows that fail a check, and their numbers; `place` names a row by its number"""
+        bad = np.any([wrong for wrong, _, _ in checks], axis=0)
+        for i in np.flatnonzero(bad):
+            expected, name = next((expected, name) for wrong, expected, name in checks if wrong[i])
+            got = repr(batch[name][int(i)].as_py())
+            got = got if len(got) <= 60 else f"{got[:60]} ..."
+            self._broken(f"{place(rows[i])}: expected {expected}, got {name} = {got}.")
+        return (batch.filter(arrow().array(~bad)), rows[~bad]) if np.any(bad) else (batch, rows)
+
+
+class ParquetLog(ArrowLog):
     """Parquet files, or folders of them, each read in the order of its names; see `driftls.logs.read`."""
 
     format = "Parquet"
@@ -89,24 +103,15 @@ class ParquetLog(Log):
                 yield block
 
     def _block(self, batch: Any, where: str, rows: Ints) -> Block:
-        batch, rows = self._good(batch, where, rows, _null_checks(batch))
-        batch, rows = self._good(batch, where, rows, _value_checks(_parts(batch, where)))
-        block = _packed(_parts(batch, where))
-        repeats = _repeats(block)
-        if np.any(repeats):
-            batch, rows = self._good(batch, where, rows, [(repeats, "arms that differ", "arms")])
-            block = _packed(_parts(batch, where))
-        return block
+        def place(row: int) -> str:
+            return f"{where}, row {row}"
 
-    def _good(self, batch: Any, where: str, rows: Ints, checks: list[Check]) -> tuple[Any, Ints]:
-        """The batch without the rows that fail a check; `rows` says where they stand in their row group"""
-        bad = np.any([wrong for wrong, _, _ in checks], axis=0)
-        for i in np.flatnonzero(bad):
-            expected, name = next((expected, name) for wrong, expected, name in checks if wrong[i])
-            got = repr(batch.column(name)[int(i)].as_py())
-            got = got if len(got) <= 60 else f"{got[:60]} ..."
-            self._broken(f"{where}, row {rows[i]}: expected {expected}, got {name} = {got}.")
-        return (batch.filter(arrow().array(~bad)), rows[~bad]) if np.any(bad) else (batch, rows)
+        batch, rows = self._good(batch, place, rows, _null_checks(batch))
+        parts = _parts(batch, where)
+        sound, rows = self._good(batch, place, rows, _value_checks(parts))
+        block = _packed(parts if sound is batch else _parts(sound, where))
+        good, _ = self._good(sound, place, rows, _arm_checks(block))
+        return block if good is sound else _packed(_parts(good, where))
 
 
 def is_parquet(path: str) -> bool:
@@ -189,10 +194,11 @@ def _nulls(array: Any) -> Mask:
     """Rows that are null or hold one"""
     from pyarrow import compute, types
 
-    nulls = np.array(array.is_null())
+    nulls = np.array(array.is_null()) if array.null_count else np.zeros(len(array), np.bool_)
     if not types.is_primitive(array.type):
-        lengths = np.array(compute.fill_null(compute.list_value_length(array), 0), np.int64)
-        nulls |= having(_nulls(compute.list_flatten(array)), lengths)
+        within = _nulls(compute.list_flatten(array))
+        if np.any(within):
+            nulls |= having(within, np.array(compute.fill_null(compute.list_value_length(array), 0), np.int64))
     return nulls
 
 
@@ -242,6 +248,13 @@ def _value_checks(parts: dict[str, Part]) -> list[Check]:
     return checks
 
 
+def _arm_checks(block: Block) -> list[Check]:
+    of = np.repeat(np.arange(len(block.pool_start) - 1), np.diff(block.pool_start))
+    order = np.lexsort((block.pool_ids, of))
+    twice = (np.diff(block.pool_ids[order]) == 0) & (np.diff(of[order]) == 0)
+    return [(np.isin(block.pool, of[order][1:][twice]), "arms that differ", "arms")]
+
+
 def _packed(parts: dict[str, Part]) -> Block:
     (ids, [sizes]), (index, [users]) = parts["arms"], parts["user_index"]
     features = None
@@ -262,11 +275,3 @@ def _packed(parts: dict[str, Part]) -> Block:
         arm_features=arm_features,
         truth=parts["truth"].values if "truth" in parts else None,
     )
-
-
-def _repeats(block: Block) -> Mask:
-    """Lines of which an arm comes twice"""
-    of = np.repeat(np.arange(len(block.pool_start) - 1), np.diff(block.pool_start))
-    order = np.lexsort((block.pool_ids, of))
-    twice = (np.diff(block.pool_ids[order]) == 0) & (np.diff(of[order]) == 0)
-    return np.isin(block.pool, of[order][1:][twice])

@@ -86,13 +86,9 @@ class Bandit(Saveable):
         return float(self._scalars[kernels.EPSILON])
 
     @property
-    def sigma(self) -> float:
-        """The noise's standard deviation, as estimated so far; NaN where kappa is given, which needs no estimate."""
-        return (
-            float(np.sqrt(self._scalars[kernels.ERRORS] / self._scalars[kernels.LEARNED]))
-            if (self._scalars[kernels.SIGMAS] and self._scalars[kernels.LEARNED])
-            else float("nan")
-        )
+    def sigmas(self) -> float | None:
+        """How many standard deviations of the noise kappa is, where it is estimated."""
+        return float(self._scalars[kernels.SIGMAS]) or None
 
     def _greedy_share(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """How likely each arm is to be chosen, if nothing but epsilon is random."""

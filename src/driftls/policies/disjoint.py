@@ -88,8 +88,6 @@ class DisjointLinUCB(Bandit):
         width = DiagonalWidth() if width is None else width
         if tracker.dim != dim or len(tracker):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
-        if width.keeps_arms:
-            raise SettingsError("a width that keeps arms makes no sense here: a model sees users, which do not recur.")
         if isinstance(tracker, RLS) and (tracker.route == "cholesky" or tracker.total_ridge(1) == 0.0):
             raise SettingsError(
                 "this RLS finds theta only when asked. Use method='sherman-morrison' or 'inverse', and a ridge."

@@ -6,21 +6,25 @@ its tracker's draws, and the further knobs that `KNOBS` lists.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from driftls import persistence
 from driftls.draws import Seed
-from driftls.errors import SettingsError
+from driftls.errors import FileFormatError, SettingsError
+from driftls.policies.bandit import Bandit
 from driftls.policies.base import Policy
+from driftls.policies.disjoint import DisjointLinUCB
 from driftls.policies.linucb import LinUCB
 from driftls.policies.others import EnsembleTS, Greedy, LinTS, Random
 from driftls.schedules import ridge
 from driftls.trackers import CD, RLS, SAGA
-from driftls.widths import PhiWidth
+from driftls.widths import DiagonalWidth, PhiWidth
 
-__all__ = ["KNOBS", "POLICIES", "Maker", "make"]
+__all__ = ["KNOBS", "POLICIES", "Maker", "load", "make", "one_model_an_article"]
 
 Maker = Callable[..., Policy]
 
@@ -74,6 +78,37 @@ KNOBS: dict[str, dict[str, type]] = {
     "epsilon-greedy": {"ridge": float, "epsilon": float},
     "random": {},
 }
+
+
+def load(path: str | os.PathLike[str]) -> Bandit:
+    """A saved policy, of whichever kind the file holds."""
+    header, arrays = persistence.read(path)
+    kinds: dict[str, type[Bandit]] = {
+        kind.__name__: kind for kind in (DisjointLinUCB, EnsembleTS, Greedy, LinTS, LinUCB, Policy, Random)
+    }
+    if header.get("class") not in kinds:
+        raise FileFormatError(f"{path}: holds a {header.get('class')}, not one of {', '.join(kinds)}.")
+    return kinds[header["class"]].from_snapshot(header, arrays)
+
+
+def one_model_an_article(policy: Policy, seed: Seed = None) -> DisjointLinUCB:
+    """The same tracker, width and weights, with a model of its own for every arm id.
+
+    A width that keeps something for every recurring arm gives way to the diagonal one, since a model sees users, who
+    do not recur; the paper's printed phi stays, and takes its steps afresh for every user.
+
+    Examples
+    --------
+    >>> one_model_an_article(make("flinucb-saga", 136)).width
+    DiagonalWidth()
+    """
+    width, kappa = policy.width, policy.kappa if policy.sigmas is None else None
+    if isinstance(width, PhiWidth) and width.method != "printed":
+        width = DiagonalWidth()
+    sigmas = 1.0 if policy.sigmas is None else policy.sigmas
+    return DisjointLinUCB(
+        policy.dim, tracker=policy.tracker, width=width, kappa=kappa, sigmas=sigmas, epsilon=policy.epsilon, seed=seed
+    )
 
 
 def make(

@@ -1,0 +1,174 @@
+"""synth, convert and inspect, run as a user runs them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftls.logs import Block, SyntheticDay, inspect, read, synthetic_day
+from test_cli import driftls
+
+pytest.importorskip("pyarrow", reason="Parquet logs need pyarrow")
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A day that `synth` wrote, with its truth beside it."""
+    folder = tmp_path_factory.mktemp("day")
+    done = driftls("synth", "--lines", 3000, "--seed", 4, "--fade", 2, "--out", folder / "day.gz",
+                   "--truth", folder / "truth.parquet", "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    result = json.loads(done.stdout)
+    assert result == {
+        "lines": 3000,
+        "seed": 4,
+        "fade": 2.0,
+        "out": str(folder / "day.gz"),
+        "truth": str(folder / "truth.parquet"),
+        "bytes": (folder / "day.gz").stat().st_size,
+    }
+    return folder / "day.gz"
+
+
+def test_synth_writes_the_day_of_the_library_and_its_truth(day: Path) -> None:
+    expected = Block.join(synthetic_day(lines=3000, seed=4, fade=2.0).blocks(truth=True))
+    block = Block.join(read(day).blocks())
+    assert [block[i].arm for i in range(100)] == [expected[i].arm for i in range(100)]
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(day.with_name("truth.parquet"))
+    assert table["time"].to_pylist() == block.time.tolist()
+    assert table["truth"].combine_chunks().flatten().to_pylist() == expected.truth.tolist()  # type: ignore[union-attr]
+
+
+def test_every_strength_is_an_option_and_its_help_tells_the_default() -> None:
+    text = re.sub(r"\s+", " ", driftls("synth", "--help").stdout)
+    for field in fields(SyntheticDay):
+        if field.name not in ("lines", "seed"):
+            said = re.search(rf"--{field.name.replace('_', '-')} <\w+> [^(]*\(([\d.]+)\)", text)
+            assert said is not None, field.name
+            assert float(said[1]) == field.default
+
+
+def test_convert_keeps_every_line_and_says_where(day: Path, tmp_path: Path) -> None:
+    done = driftls("convert", day, "--out", tmp_path / "days", "--json")
+    result = json.loads(done.stdout)
+    assert (result["format"], result["lines"], result["events"], result["skipped"]) == ("R6B", 3000, 3000, 0)
+    assert [Path(file).parent.name for file in result["files"]] == ["day=2011-10-01", "day=2011-10-02"]
+    assert Block.join(read(tmp_path / "days").blocks()) == Block.join(read(day).blocks())
+    again = driftls("convert", day, "--out", tmp_path / "days")
+    assert (again.returncode, again.stdout) == (2, "")
+    expected = f"{tmp_path / 'days'}: expected a new or an empty folder. Choose another, or remove it."
+    assert again.stderr == f"driftls: {expected}\n"
+
+
+def test_broken_lines_stop_convert_or_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "bad"
+    path.write_text("1317513291 id-7 0 |user 1 204 |id-7\n1317513291 id-7 1 |user 1 13 |id-7\n")
+    done = driftls("convert", path, "--out", tmp_path / "one.parquet")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith(f"driftls: {path}:1:27: expected a feature id")
+    assert done.stderr.count("\n") == 1
+    assert os.listdir(tmp_path) == ["bad"]
+    done = driftls("convert", path, "--out", tmp_path / "one.parquet", "--on-error", "skip")
+    assert (done.returncode, done.stdout) == (0, f"Wrote 1 of 2 lines of R6B to {tmp_path / 'one.parquet'}.\n")
+    assert done.stderr.startswith(f"Skipped: {path}:1:27: expected a feature id")
+
+
+def test_inspect_speaks_json_and_text(day: Path) -> None:
+    import msgspec
+
+    expected = msgspec.to_builtins(inspect(read(day)))
+    done = driftls("inspect", day, "--json")
+    assert json.loads(done.stdout) == expected
+    text = driftls("inspect", day).stdout
+    assert re.search(r"^lines +3,000: 3,000 events, 0 broken$", text, re.M)
+    assert re.search(r"^time +2011-10-01 23:5\d:\d\d to 2011-10-02 23:5\d:\d\d UTC$", text, re.M)
+    assert re.search(rf"^clicks +{expected['clicks']:g}, a rate of {expected['ctr']:.5f}$", text, re.M)
+    assert re.search(rf"^uniform by arm +p = {expected['uniform_arms']['p']:.3g} ", text, re.M)
+
+
+def test_inspect_counts_broken_lines_and_stops_at_a_file_that_breaks_off(day: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bad.gz"
+    path.write_bytes(gzip.compress(b"1317513291 id-7 1 |user 1 13 |id-7\nnonsense\n" * 3))
+    result = json.loads(driftls("inspect", path, "--json").stdout)
+    assert (result["lines"], result["events"], result["broken"]) == (6, 3, 3)
+    assert "expected a time in whole seconds, got `nonsense`" in driftls("inspect", path).stdout
+    path.write_bytes(day.read_bytes()[:-100])
+    done = driftls("inspect", path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert re.fullmatch(
+        rf"driftls: {path}: the gzip stream breaks off after line \d+. Fetch the file again.\n", done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["synth"], 2, "Missing option '--out'"),
+        (["synth", "--out", "day.gz", "--ctr", "3"], 2, "driftls: ctr must be a number from 1e-06 to 0.2, got 3.0."),
+        (["synth", "--out", "no/folder/day.gz", "--lines", "5"], 2, "driftls: no/folder/day.gz.part: No such file"),
+        (["convert", "--out", "days"], 2, "Missing argument"),
+        (["convert", "nothing.gz", "--out", "days"], 2, "does not exist"),
+        (["inspect", "nothing.gz"], 2, "does not exist"),
+        (["inspect", __file__], 3, "expected a line of R6B"),
+        (["inspect", "."], 3, "expected a folder with .parquet files in it, got none"),
+    ],
+    ids=str,
+)
+def test_a_wrong_call_has_its_exit_code(
+    arguments: list[str], code: int, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = driftls(*arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_without_pyarrow_parquet_says_what_to_install(day: Path, tmp_path: Path) -> None:
+    script = "import sys; sys.modules['pyarrow'] = None; from driftls.__main__ import main; main()"
+    done = driftls("convert", day, "--out", tmp_path / "days", script=script)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "driftls: a Parquet log needs pyarrow, which is not installed. Run: pip install 'driftls[logs]'\n"
+    )
+    assert os.listdir(tmp_path) == []
+    assert driftls("inspect", day, script=script).returncode == 0
+
+
+def test_a_terminal_sees_lines_rate_and_time(day: Path, tmp_path: Path) -> None:
+    leader, follower = pty.openpty()
+    command: list[Any] = [sys.executable, "-m", "driftls", "convert", day, "--out", tmp_path / "days", "--json"]
+    environment = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=follower, text=True, env=environment) as process:
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(leader, 1 << 16)
+            except OSError:  # the other end is closed
+                break
+        result, _ = process.communicate()
+    os.close(leader)
+    assert json.loads(result)["events"] == 3000
+    assert re.search(r"days .* 3,000 lines, [\d,]+ a second", shown.decode())
+
+
+@pytest.mark.parametrize("command", ["synth", "convert", "inspect"])
+def test_help_has_examples(command: str) -> None:
+    done = driftls(command, "--help")
+    assert done.returncode == 0
+    assert f"    driftls {command} " in done.stdout

@@ -1,0 +1,88 @@
+"""What `inspect` says of a log, against counts made the slow way; and how often its tests reject."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from driftls.logs import Block, Event, inspect, read, synthetic_day
+from driftls.logs.inspect import Summary
+
+R6A = (
+    "1241160900 43 {} |user 2:0.1{}0000 3:0.000000 4:0.200001 5:0.000009 6:0.699990 1:1.000000"
+    " |42 2:0.000001 3:0.250000 4:0.250000 5:0.499999 6:0.000000 1:1.000000"
+    " |43 2:0.123456 3:0.000044 4:0.876500 5:0.000000 6:0.000000 1:1.000000\n"
+)
+
+
+def test_every_figure_is_what_a_count_of_the_events_gives(tmp_path: Path) -> None:
+    day = synthetic_day(lines=3000, seed=2)
+    day.write(tmp_path / "day")
+    with open(tmp_path / "day", "ab") as file:
+        file.write(b"nonsense\n")
+    summary = inspect(read(tmp_path / "day", on_error="skip", block=250))
+    events = list(day)
+    sizes = [len(event.arms) for event in events]
+    assert (summary.format, summary.lines, summary.events, summary.broken) == ("R6B", 3001, 3000, 1)
+    assert "expected a time in whole seconds, got `nonsense`" in summary.examples[0]
+    assert summary.clicks == sum(event.reward for event in events)
+    assert summary.ctr == summary.clicks / 3000
+    assert summary.arms == len({int(arm) for event in events for arm in event.arms})
+    assert (summary.first_time, summary.last_time) == (events[0].time, events[-1].time)
+    assert (summary.pool_min, summary.pool_max) == (min(sizes), max(sizes))
+    assert summary.pool_mean == sum(sizes) / 3000
+    assert summary.pool_harmonic_mean == pytest.approx(stats.hmean(sizes), rel=1e-12)
+    assert summary.user_dim == 1 + max(int(event.user_index[-1]) for event in events)
+    assert summary.user_nonzeros == sum(len(event.user_index) for event in events) / 3000
+    assert summary.constant_only == sum(event.user_index.tolist() == [0] for event in events) / 3000
+    assert (summary.propensity, summary.truth, summary.arm_features) == (False, False, 0)
+
+
+def test_the_chi_square_is_the_textbook_one_for_a_single_pool() -> None:
+    rng = np.random.default_rng(0)
+    arms, none = np.array([3, 5, 8, 13]), np.zeros(0)
+    shown = rng.choice(4, 400, p=[0.22, 0.24, 0.26, 0.28])
+    events = [Event(i, arms, int(k), 0.0, none.astype(np.int32), none) for i, k in enumerate(shown)]
+    expected = stats.chisquare(np.bincount(shown, minlength=4))
+    summary = inspect(read(events, block=70))
+    for test in (summary.uniform_positions, summary.uniform_arms):
+        assert test.degrees == pytest.approx(3, rel=1e-12)
+        assert (test.statistic, test.p) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-9)
+    assert (summary.user_dim, summary.constant_only) == (0, 0.0)
+
+
+def summaries(seeds: range, bias: float = 0.0) -> list[Summary]:
+    """Of days whose pools change; with `bias`, that share of lines shows the first candidate instead."""
+    found = []
+    for seed in seeds:
+        block = Block.join(synthetic_day(lines=4000, seed=seed, churn=200.0).blocks())
+        first = np.random.default_rng(seed).random(len(block)) < bias
+        found.append(inspect(read(replace(block, shown=np.where(first, 0, block.shown).astype(np.int32)))))
+    return found
+
+
+def test_p_values_are_uniform_if_the_logging_is() -> None:
+    of_days = summaries(range(60))
+    for tests in ([s.uniform_positions.p for s in of_days], [s.uniform_arms.p for s in of_days]):
+        assert stats.kstest(tests, "uniform").pvalue > 1e-3
+
+
+def test_logging_that_prefers_a_position_is_noticed() -> None:
+    # 4% of 4000 lines are 160 more for a position that has about 110: some 15 standard deviations
+    assert all(s.uniform_positions.p < 1e-6 for s in summaries(range(5), bias=0.04))
+
+
+def test_too_few_lines_for_a_test_have_no_p_value() -> None:
+    summary = inspect(read(synthetic_day(lines=20, seed=1)))
+    assert (summary.uniform_arms.p, summary.uniform_arms.statistic) == (None, None)
+
+
+def test_the_columns_of_an_r6a_log_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "day").write_text("".join(R6A.format(i % 2, i) for i in range(8)))
+    summary = inspect(read(tmp_path / "day"))
+    assert (summary.format, summary.events, summary.clicks) == ("R6A", 8, 4.0)
+    assert (summary.user_dim, summary.arm_features, summary.arms) == (6, 6, 2)

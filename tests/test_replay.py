@@ -1,0 +1,363 @@
+"""The challenge's rule: identical decisions of both engines, honest estimates, delay, resume, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from driftls import paper
+from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.features import Crosses, Hashed, OuterProduct, UserFeatures
+from driftls.logs import Event, synthetic_day
+from driftls.logs.events import Block
+from driftls.logs.log import EventLog, Log
+from driftls.metrics import Tally, wilson
+from driftls.policies import DisjointLinUCB, LinUCB
+from driftls.policies.named import load, make, one_model_an_article
+from driftls.replay import replay
+from driftls.trackers import CD, RLS, SAGA, Diagonal
+from driftls.widths import DiagonalWidth, ExactWidth
+
+
+class Kept(Log):
+    """Blocks that are in memory already."""
+
+    format = "kept"
+
+    def __init__(self, blocks):
+        super().__init__()
+        self.kept = blocks
+
+    def _blocks(self, size):
+        yield from self.kept
+
+
+@pytest.fixture(scope="module")
+def day():
+    return Kept(list(synthetic_day(lines=3000, seed=3).blocks(size=1100, truth=True)))
+
+
+def six_by_six(lines, seed):
+    """A log with article features, as R6A has them, and pools that change."""
+    rng = np.random.default_rng(seed)
+    articles = {name: np.append(rng.dirichlet(np.ones(5)), 1.0) for name in range(100, 112)}
+    for t in range(lines):
+        arms = np.sort(rng.choice(list(articles), size=int(rng.integers(3, 7)), replace=False))
+        yield Event(
+            time=t,
+            arms=arms,
+            shown=int(rng.integers(len(arms))),
+            reward=float(rng.random() < 0.3),
+            user_index=np.arange(6, dtype=np.int32),
+            user_value=np.append(rng.dirichlet(np.ones(5)), 1.0),
+            arm_features=np.array([articles[int(name)] for name in arms]),
+            propensity=1.0 / len(arms),
+        )
+
+
+COMBINATIONS = {
+    "disjoint SAGA, diagonal": (lambda: DisjointLinUCB(136, seed=5), None),
+    "disjoint RLS, exact": (lambda: DisjointLinUCB(136, tracker=RLS(136), width=ExactWidth(), seed=5), None),
+    "disjoint, floor": (lambda: DisjointLinUCB(136, tracker=Diagonal(136), epsilon=0.3, seed=5), None),
+    "disjoint, printed phi": (lambda: one_model_an_article(paper.flinucb_gd(136, seed=5), 5), None),
+    "crosses": (
+        lambda: LinUCB(tracker=SAGA(136 * 100, seed=5), width=DiagonalWidth(), seed=5),
+        lambda: Crosses(136, articles=100),
+    ),
+    "hashed": (lambda: LinUCB(512, seed=5), lambda: Hashed(512, user_dim=136)),
+}
+
+
+@pytest.mark.parametrize("delay", [0, 40])
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_the_compiled_engine_decides_as_the_python_one(name, delay, day):
+    make_policy, features = COMBINATIONS[name]
+    runs = [
+        replay(
+            make_policy(),
+            day,
+            engine=engine,
+            features=None if features is None else features(),
+            delay=delay,
+            limit=1500,
+            metrics=["regret"],
+        )
+        for engine in ("compiled", "python")
+    ]
+    assert runs[0].traces == runs[1].traces
+    assert runs[0].settings["evaluations"] == runs[1].settings["evaluations"] > 20
+
+
+def test_both_engines_agree_on_dense_outer_products_of_a_changing_pool():
+    events = list(six_by_six(600, 1))
+    ends = []
+    for engine in ("compiled", "python"):
+        policy = LinUCB(tracker=CD(36), width=DiagonalWidth(), seed=2)
+        run = replay(policy, EventLog(events), engine=engine)
+        ends.append((run.traces, run.settings["estimates"], policy.theta.tolist()))
+        assert isinstance(policy.features, OuterProduct)
+    assert ends[0] == ends[1]
+
+
+def test_a_line_counts_where_the_policy_chooses_what_was_shown_and_nowhere_else():
+    events = list(six_by_six(400, 2))
+
+    class Second:
+        """Always the second arm; notes what it is asked and told."""
+
+        dim, told = 36, 0
+
+        def choose(self, arms, **ids):
+            return 1
+
+        def learn(self, arms, reward, *, arm, **ids):
+            assert arm == 1
+            self.told += 1
+
+    policy = Second()
+    run = replay(policy, EventLog(events))
+    matched = [event for event in events if event.shown == 1]
+    assert policy.told == run.settings["evaluations"] == len(matched)
+    estimate = run.settings["estimates"]["replay"]
+    assert estimate["value"] == np.mean([event.reward for event in matched])
+    weighted = [event.reward * len(event.arms) if event.shown == 1 else 0.0 for event in events]
+    assert run.settings["estimates"]["ips"]["value"] == pytest.approx(np.mean(weighted), rel=1e-12)
+    weights = sum(len(event.arms) for event in matched)
+    assert run.settings["estimates"]["snips"]["value"] == pytest.approx(sum(weighted) / weights, rel=1e-12)
+    assert run.settings["engine"] == "python"
+    assert "Second has no compiled loop" in run.settings["engine_reason"]
+
+
+def test_the_truth_gives_regret_and_value(day):
+    run = replay(make_random(), day, metrics=["regret"])
+    best = sum(np.maximum.reduceat(block.truth, block.truth_start[:-1]).sum() for block in day.kept)
+    assert run.last("regret") == pytest.approx(best - 3000 * run.settings["value"], rel=1e-9)
+
+
+def make_random(seed=0):
+    return one_model_an_article(make("random", 136, seed=seed), seed)
+
+
+def test_wilson_is_the_textbook_interval():
+    estimate = wilson(5, 100)
+    assert (estimate.low, estimate.high) == pytest.approx((0.02154368, 0.11175047), abs=1e-7)
+    assert np.isnan(wilson(0, 0).value)
+
+
+def test_intervals_of_all_three_estimates_cover_the_truth_at_their_rate():
+    """2,000 logs of a fixed policy on known rates: misses of 5% within four standard deviations, 2%"""
+    rng = np.random.default_rng(7)
+    misses = dict.fromkeys(("replay", "ips", "snips"), 0)
+    value = 0.2
+    for _ in range(2000):
+        pool = np.array([0, 4], dtype=np.int64)
+        n = 1500
+        propensity = rng.choice([0.2, 0.4], n)
+        shown = np.where(rng.random(n) < propensity, 0, 1).astype(np.int32)
+        block = Block(
+            time=np.arange(n),
+            pool=np.zeros(n, np.int32),
+            shown=shown,
+            reward=(rng.random(n) < value).astype(np.float64),
+            pool_start=pool,
+            pool_ids=np.arange(4),
+            user_start=np.zeros(n + 1, np.int64),
+            user_index=np.zeros(0, np.int32),
+            user_value=np.zeros(0),
+            propensity=propensity,
+        )
+        tally = Tally()
+        tally.add(block, np.zeros(n, np.int64))
+        for name in misses:
+            estimate = getattr(tally, name)
+            misses[name] += not estimate.low <= value <= estimate.high
+    assert all(abs(count / 2000 - 0.05) < 0.02 for count in misses.values()), misses
+
+
+def test_several_policies_over_one_log_end_where_each_ends_alone(day):
+    together = replay({"a": DisjointLinUCB(136, seed=1), "b": make_random()}, day)
+    assert together["a"].traces == replay(DisjointLinUCB(136, seed=1), day).traces
+    assert together["b"].traces == replay(make_random(), day).traces
+
+
+def test_a_delayed_reward_is_learned_after_so_many_lines(day):
+    """With a delay beyond the log nothing is learned before the end, so every choice is an untrained policy's"""
+    policy = DisjointLinUCB(136, seed=1)
+    run = replay(policy, day, delay=10_000, limit=800)
+    untrained = DisjointLinUCB(136, seed=1)
+    matches = sum(
+        untrained.choose(np.eye(136)[event.user_index].sum(axis=0), ids=event.arms) == event.shown
+        for event in day.kept[0].part(0, 800)
+    )
+    assert run.settings["evaluations"] == matches
+    assert sum(len(tracker) for tracker in policy.trackers.values()) == matches
+
+
+@pytest.mark.parametrize("engine", ["compiled", "python"])
+@pytest.mark.parametrize("delay", [0, 30])
+def test_an_interrupted_replay_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(engine, delay, day, tmp_path):
+    straight = DisjointLinUCB(136, seed=4, epsilon=0.1)
+    whole = replay(straight, day, engine=engine, delay=delay, limit=1400)
+
+    class Stop(Exception):
+        pass
+
+    def stop(lines):
+        if lines > 900:
+            raise Stop
+
+    path = tmp_path / "checkpoint"
+    with pytest.raises(Stop):
+        replay(
+            DisjointLinUCB(136, seed=4, epsilon=0.1),
+            day,
+            engine=engine,
+            delay=delay,
+            limit=1400,
+            checkpoint=path,
+            every=400,
+            progress=stop,
+        )
+    assert path.exists()
+    resumed = DisjointLinUCB(136, seed=99)
+    run = replay(resumed, day, engine=engine, delay=delay, limit=1400, checkpoint=path, every=400)
+    assert (run.traces, run.points, run.settings["estimates"]) == (
+        whole.traces,
+        whole.points,
+        whole.settings["estimates"],
+    )
+    for name, tracker in straight.trackers.items():
+        assert np.array_equal(tracker.theta, resumed.model(name).theta)
+    assert not path.exists()
+
+
+def test_a_checkpoint_of_other_policies_is_refused(day, tmp_path):
+    path = tmp_path / "checkpoint"
+    with pytest.raises(RuntimeError, match="stop"):
+        replay({"a": make_random()}, day, checkpoint=path, every=100, progress=stop_at_once)
+    with pytest.raises(SettingsError, match="other policies"):
+        replay({"b": make_random()}, day, checkpoint=path)
+
+
+def stop_at_once(lines):
+    raise RuntimeError("stop")
+
+
+def test_features_are_saved_with_the_policy_and_used_again(day, tmp_path):
+    policy = LinUCB(512, seed=5)
+    replay(policy, day, features=Hashed(512, user_dim=136), limit=300)
+    policy.save(tmp_path / "policy")
+    again = load(tmp_path / "policy")
+    assert again.features == policy.features
+    event = day.kept[0][5]
+    assert (again.features.arms(event) != policy.features.arms(event)).nnz == 0
+    runs = [replay(one, day, limit=500).traces for one in (policy, again)]
+    assert runs[0] == runs[1]
+
+
+def test_tracking_and_width_errors_are_against_the_exact_solution_of_the_same_rows(day):
+    exact = replay(
+        DisjointLinUCB(136, tracker=RLS(136), width=ExactWidth(), seed=1), day, metrics=["tracking_error"], limit=1000
+    )
+    assert exact.last("relative_tracking_error") < 1e-9
+    run = replay(DisjointLinUCB(136, seed=1), day, metrics=["tracking_error", "width_error"], limit=1000)
+    assert 1e-6 < run.last("relative_tracking_error") < 1.0
+    assert 1e-6 < run.last("width_error") < 1.0
+
+
+def test_what_cannot_be_replayed_is_told_before_the_first_line(day):
+    with pytest.raises(SettingsError, match="features="):
+        replay(LinUCB(136, seed=0), day)
+    with pytest.raises(DimensionError, match="dim=137"):
+        replay(DisjointLinUCB(137, seed=0), day, features=UserFeatures(136))
+    with pytest.raises(SettingsError, match="belong together"):
+        replay(DisjointLinUCB(512, seed=0), day, features=Hashed(512, user_dim=136))
+    with pytest.raises(SettingsError, match="metrics must be among"):
+        replay(DisjointLinUCB(136, seed=0), day, metrics=["clicks"])
+    with pytest.raises(SettingsError, match="engine must be"):
+        replay(DisjointLinUCB(136, seed=0), day, engine="fast")
+    with pytest.raises(InputError, match="no line"):
+        replay(DisjointLinUCB(136, seed=0), [])
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+def driftls(*arguments):
+    return subprocess.run([sys.executable, "-m", "driftls", *map(str, arguments)], capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("logs") / "day.gz"
+    synthetic_day(lines=3000, seed=3).write(path)
+    return path
+
+
+def test_the_command_prints_what_the_function_gives(file, day, tmp_path):
+    done = driftls(
+        "replay", file, "--policy", "flinucb-saga", "--policy", "random", "--seed", 7, "--out", tmp_path, "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    run = replay(one_model_an_article(make("flinucb-saga", 136, seed=7), 7), day)
+    assert told["policies"]["flinucb-saga"]["ctr"] == run.last("ctr")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "flinucb-saga.json",
+        "flinucb-saga.policy",
+        "random.json",
+        "random.policy",
+    ]
+    warm = driftls("replay", file, "--warm", tmp_path / "flinucb-saga.policy", "--limit", 500, "--json")
+    assert warm.returncode == 0, warm.stderr
+    assert json.loads(warm.stdout)["policies"]["flinucb-saga"]["lines"] == 500
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--policy", "best"], 2, "is not one of"),
+        ([], 2, "name a policy"),
+        (["--policy", "random", "--features", "outer"], 3, "article features"),
+        (["--policy", "random", "--metric", "regret"], 2, "the truth"),
+    ],
+)
+def test_a_mistake_is_told_in_a_line(arguments, code, said, file):
+    done = driftls("replay", file, *arguments)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_saves_what_was_done_so_far_and_says_so(tmp_path):
+    log = tmp_path / "long.gz"
+    synthetic_day(lines=60_000, seed=1).write(log)
+    command = [
+        sys.executable,
+        "-m",
+        "driftls",
+        "replay",
+        str(log),
+        "--policy",
+        "random",
+        "--engine",
+        "python",
+        "--json",
+    ]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "runs")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(8.0)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    told = json.loads(out)
+    assert told["partial"]
+    assert json.loads((tmp_path / "runs" / "random.json").read_text())["partial"]
+    assert 0 <= told["policies"]["random"]["lines"] < 60_000
