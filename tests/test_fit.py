@@ -15,9 +15,9 @@ from driftls import fit as fit_module
 from driftls import logs, paper
 from driftls.errors import SettingsError
 from driftls.features import Crosses, Hashed, UserFeatures
-from driftls.fit import Part, Sample, _add, _smallest, fit, shown_rows, with_articles
+from driftls.fit import Sample, _smallest, fit, shown_rows, with_articles
 from driftls.history import Growing, Reservoir
-from driftls.policies import EnsembleTS, LinTS, LinUCB, named
+from driftls.policies import DisjointLinUCB, EnsembleTS, LinTS, LinUCB, named
 from driftls.trackers import CD, GD, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
 
@@ -140,24 +140,57 @@ def test_a_sample_of_samples_is_uniform_over_all_rows():
     assert np.abs(counts - trials * share).max() < 4.5 * np.sqrt(trials * share * (1 - share))
 
 
-def test_an_empty_shard_adds_nothing():
-    empty = Part(0, np.zeros((0, 0)), np.zeros(0), 0.0, np.zeros(2), np.zeros(3), None)
-    some = Part(3, np.eye(2), np.ones(2), 1.0, np.ones(2), np.ones(3), None)
-    assert _add(empty, some, RLS(2)) is some
-    assert _add(some, empty, RLS(2)) is some
+ARTICLES = {
+    "linucb": lambda: DisjointLinUCB(DIM, tracker=RLS(DIM), width=ExactWidth(), seed=0),
+    "cd": lambda: DisjointLinUCB(DIM, tracker=CD(DIM), seed=0),
+    "saga": lambda: DisjointLinUCB(DIM, tracker=SAGA(DIM, history=Reservoir(50)), seed=0),
+}
+
+
+def read_articles(shard):
+    """The rows of `read`, each of one of three arms."""
+    for number, (X, y) in enumerate(read(shard)):
+        yield X, y, np.random.default_rng([shard, number]).integers(7, 10, len(y))
+
+
+@pytest.mark.parametrize("name", ARTICLES)
+def test_each_arm_has_a_model_of_its_own_rows(name):
+    found = fit(ARTICLES[name](), range(len(SHARDS)), read_articles, workers=1)
+    online = ARTICLES["linucb"]()
+    rows = [block for shard in range(len(SHARDS)) for block in read_articles(shard)]
+    for X, y, ids in rows:
+        for x, reward, arm in zip(X, y, ids):
+            online.choose(x, ids=[7, 8, 9])
+            online.learn(x, reward, arm=int(arm) - 7, ids=[7, 8, 9])
+    policy = found.policy
+    assert (found.rows, found.method, len(policy)) == (900, "sums", 3)
+    for arm in (7, 8, 9):
+        assert len(policy.model(arm)) == sum((ids == arm).sum() for *_, ids in rows)
+        np.testing.assert_allclose(policy.model(arm).theta, online.model(arm).theta, rtol=0, atol=1e-9)
+    user = np.ones(DIM)
+    if name == "linucb":
+        np.testing.assert_allclose(policy.widths(user, ids=[7, 8, 9]), online.widths(user, ids=[7, 8, 9]), rtol=1e-9)
+    else:
+        squares = {arm: sum((X[ids == arm] ** 2).sum(axis=0) for X, _, ids in rows) for arm in (7, 8, 9)}
+        ridge = 1.0
+        expected = [np.sqrt((user**2 / (ridge + squares[arm])).sum()) for arm in (7, 8, 9)]
+        np.testing.assert_allclose(policy.widths(user, ids=[7, 8, 9]), expected, rtol=1e-9)
+    # the standard deviation of a standard deviation from 900 rows is 2.4%: four of them, and three models were fitted
+    assert policy.kappa == pytest.approx(NOISE, rel=4 / np.sqrt(2 * 900) + 3 * DIM / 900)
+    policy.learn(user, 1.0, arm=policy.choose(user, ids=[7, 8, 9]), ids=[7, 8, 9])
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LinTS(DIM), "SampleWidth or a history"),
-        (lambda: EnsembleTS(DIM), "EnsembleWidth or a history"),
+        (lambda: LinTS(DIM), r"SampleWidth\(\) has to see every row"),
+        (lambda: EnsembleTS(DIM), r"EnsembleWidth\(.*\) has to see every row"),
         (lambda: LinUCB(DIM), "unused policy whose tracker is given"),
         (lambda: LinUCB(tracker=RLS(DIM).partial_fit(np.eye(DIM), np.ones(DIM))), "unused policy"),
         (lambda: named.make("flinucb-cd", DIM, discount=0.9), "without a discount"),
         (lambda: named.make("flinucb-saga", DIM), r"SAGA with history=Reservoir"),
         (lambda: LinUCB(tracker=GD(DIM, history=Growing()), width=DiagonalWidth()), r"fit needs RLS, CD, or SAGA"),
-        (lambda: LinUCB(tracker=SAGA(DIM, history=Reservoir(5)), width=ExactWidth()), "PhiWidth or a DiagonalWidth"),
+        (lambda: LinUCB(tracker=SAGA(DIM, history=Reservoir(5)), width=ExactWidth()), r"ExactWidth\(\) has to"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_with_the_reason(make, message):
@@ -186,11 +219,12 @@ def test_a_row_is_the_arm_that_was_shown(days, make):
     features = make()
     log = logs.read(days)
     rows = [pair for path in log.paths for pair in shown_rows(path, features)]
-    X, y = sp.vstack([X for X, _ in rows]).tocsr(), np.concatenate([y for _, y in rows])
+    X, y, ids = (stack(column) for stack, column in zip((sp.vstack, np.concatenate, np.concatenate), zip(*rows)))
+    X = X.tocsr()
     events = list(log)
     assert len(events) == len(y) == 4000
     for i in range(0, 4000, 371):
-        assert y[i] == events[i].reward
+        assert (y[i], ids[i]) == (events[i].reward, events[i].arm)
         assert (X[[i]] != features.arms(events[i])[[events[i].shown]]).nnz == 0
 
 
@@ -211,16 +245,18 @@ def driftls(*arguments):
 
 def test_the_command_writes_a_policy_that_knows_the_log(days, tmp_path):
     out = tmp_path / "warm.policy"
-    done = driftls("fit", days, "--policy", "flinucb-cd", "--features", "user", "--out", out, "--workers", 1, "--json")
+    done = driftls(
+        "fit", days, "--policy", "linucb", "--features", "hashed", "--width", 60, "--out", out, "--workers", 1, "--json"
+    )
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
-    assert (told["rows"], told["shards"], told["method"], told["dim"]) == (4000, 2, "sums", 136)
+    assert (told["rows"], told["shards"], told["method"], told["dim"]) == (4000, 2, "sums", 60)
     policy = LinUCB.load(out)
     features = policy.features
-    assert features == UserFeatures(136)
-    exact = RLS(136)
+    assert features == Hashed(60, user_dim=136)
+    exact = RLS(60)
     for path in logs.read(days).paths:
-        for X, y in shown_rows(path, features):
+        for X, y, _ in shown_rows(path, features):
             exact.partial_fit(X, y)
     np.testing.assert_allclose(policy.theta, exact.theta, rtol=0, atol=1e-9 * np.abs(exact.theta).max())
 
@@ -229,9 +265,9 @@ def test_the_command_writes_a_policy_that_knows_the_log(days, tmp_path):
     ("arguments", "code", "message"),
     [
         (["--policy", "linucbb"], 2, "'linucbb' is not one of"),
-        (["--policy", "lints", "--features", "user"], 2, "SampleWidth or a history"),
-        (["--policy", "flinucb-cd", "--articles", "2"], 3, "room for 2 articles"),
-        (["--policy", "linucb", "--features", "user", "--user-dim", "5"], 3, "user_dim=5"),
+        (["--policy", "lints"], 2, "SampleWidth() has to see every row"),
+        (["--policy", "flinucb-cd", "--features", "crosses", "--articles", "2"], 3, "room for 2 articles"),
+        (["--policy", "linucb", "--dim", "5"], 3, "user_dim=5"),
     ],
 )
 def test_a_mistake_is_one_line_and_an_exit_code(days, tmp_path, arguments, code, message):

@@ -9,9 +9,10 @@ their order, so two workers and eight give the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,10 +22,11 @@ from driftls import engines, logs
 from driftls.errors import SettingsError
 from driftls.features import Crosses, Features, from_header
 from driftls.history import Reservoir
-from driftls.kernels import widths as width_kernels
 from driftls.kernels.policy import ERRORS, LEARNED
 from driftls.kernels.track import HEALTH, MAX_NORM2, MAX_Y2
-from driftls.policies import Policy
+from driftls.kernels.widths import ENTERED, DiagonalWidthState, N, PhiState
+from driftls.policies import DisjointLinUCB, Policy
+from driftls.policies.disjoint import TAPE
 from driftls.policies.linucb import GRAM_UP_TO
 from driftls.trackers import CD, RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, PhiWidth
@@ -32,7 +34,7 @@ from driftls.widths import DiagonalWidth, PhiWidth
 __all__ = ["Fit", "fit", "shown_rows", "with_articles"]
 
 Array = NDArray[np.float64]
-Rows = Iterable[tuple[Any, Array]]
+Rows = Iterable[Any]  # of (X, y) or (X, y, ids)
 
 
 class Fit(NamedTuple):
@@ -41,7 +43,7 @@ class Fit(NamedTuple):
     That is one "stream" through SAGA, or an "average" of shards.
     """
 
-    policy: Policy
+    policy: Any
     rows: int
     method: str
 
@@ -52,12 +54,17 @@ class Sample(NamedTuple):
     keys: Array
     X: Any
     y: Array
+    room: int | None = None
 
 
 class Part(NamedTuple):
-    """What a shard tells: its sums A, b and y'y; or n theta and n times the mean squared error. Sums all of them."""
+    """What a shard tells of a model: n; sums A, b and y'y, or n theta and n times the mean squared error.
+
+    For SAGA also the sums x_j^2, the largest row and reward, and a sample of the rows.
+    """
 
     n: int
+    sparse: bool
     A: Array
     b: Array
     squared: float
@@ -67,7 +74,7 @@ class Part(NamedTuple):
 
 
 def fit(
-    policy: Policy,
+    policy: Policy | DisjointLinUCB,
     shards: Sequence[Any],
     read: Callable[[Any], Rows],
     *,
@@ -80,10 +87,11 @@ def fit(
 
     Parameters
     ----------
-    policy : Policy
+    policy : Policy or DisjointLinUCB
         Over `RLS` or `CD`; or over `SAGA` with a `Reservoir`, which then holds a uniform sample of all rows.
     shards, read
-        `read(shard)` gives blocks (X, y) of a shard, where the task runs; both can be pickled.
+        `read(shard)` gives blocks (X, y) of a shard, where the task runs, or (X, y, ids) where each arm id has a model
+        of its own; `shown_rows` does so for a file of a log. Both can be pickled.
     seed : int
         Of the sample, and of SAGA's draws.
     workers, cluster
@@ -106,44 +114,49 @@ def fit(
     whole = tracker.dim <= GRAM_UP_TO or not isinstance(tracker, SAGA)
     if not whole and workers == 1 and cluster is None:
         shards, read = [list(shards)], partial(_chained, read)
-    work = partial(_part, read=read, tracker=tracker, whole=whole, seed=seed)
-    total: Part | None = None
-    parts = engines.each(work, list(enumerate(shards)), workers=workers, cluster=cluster)
-    for part in engines.in_order(parts):
-        total = part if total is None else _add(total, part, tracker)
+    apart = isinstance(policy, DisjointLinUCB)
+    work = partial(_parts, read=read, tracker=tracker, whole=whole, apart=apart, seed=seed)
+    total: dict[Any, Part] = {}
+    told = engines.each(work, list(enumerate(shards)), workers=workers, cluster=cluster)
+    for parts in engines.in_order(told):
+        for name, part in parts.items():
+            total[name] = _add(total[name], part) if name in total else part
         if progress is not None:
-            progress(part.n)
-    if total is None or total.n == 0:
+            progress(sum(part.n for part in parts.values()))
+    rows = sum(part.n for part in total.values())
+    if not rows:
         raise SettingsError("there is nothing to fit: the shards hold no rows. Check the path.")
     method = "sums" if whole else "stream" if len(shards) == 1 else "average"
-    return Fit(_ready(policy, total, whole), total.n, method)
+    if isinstance(policy, DisjointLinUCB):
+        return Fit(_apart(policy, total, whole), rows, method)
+    return Fit(_together(policy, total, whole), rows, method)
 
 
-def _check(policy: Policy) -> None:
+def _check(policy: Policy | DisjointLinUCB) -> None:
     tracker, width = policy.tracker, policy.width
+    sums = isinstance(width, DiagonalWidth) or (isinstance(width, PhiWidth) and width.method == "gd")
     if len(tracker) or getattr(policy, "_auto", False):
         raise SettingsError("fit needs an unused policy whose tracker is given, not chosen at the first arms.")
     if getattr(tracker, "discount", 1.0) < 1.0:
         raise SettingsError("a discount counts rows by their order, which shards do not have. Fit without a discount.")
-    if isinstance(tracker, RLS | CD):
-        if tracker.history is not None or width.own_sums(tracker):
-            raise SettingsError(
-                f"{type(width).__name__} or a history has to see every row in turn, and sums have none. Use linucb or "
-                "flinucb-cd, or learn the rows through the policy."
-            )
-    elif not (isinstance(tracker, SAGA) and isinstance(tracker.history, Reservoir)):
+    if not sums and width.own_sums(tracker):
+        raise SettingsError(
+            f"{width!r} has to see every row in turn, and sums have none. Use linucb, flinucb-cd or flinucb-saga, or "
+            "learn the rows through the policy."
+        )
+    if not (isinstance(tracker, RLS | CD) and tracker.history is None) and not (
+        isinstance(tracker, SAGA) and isinstance(tracker.history, Reservoir)
+    ):
         raise SettingsError(f"fit needs RLS, CD, or SAGA with history=Reservoir(capacity), got {tracker!r}.")
-    elif not isinstance(width, PhiWidth | DiagonalWidth):
-        raise SettingsError(f"over SAGA fit needs a PhiWidth or a DiagonalWidth, got {width!r}.")
 
 
-def _chained(read: Callable[[Any], Rows], shards: Sequence[Any]) -> Iterator[tuple[Any, Array]]:
+def _chained(read: Callable[[Any], Rows], shards: Sequence[Any]) -> Iterator[Any]:
     for shard in shards:
         yield from read(shard)
 
 
-def shown_rows(path: str, features: Features) -> Iterator[tuple[Any, Array]]:
-    """The arm that was shown, with its reward, of every line of a log; in blocks."""
+def shown_rows(path: str, features: Features) -> Iterator[tuple[Any, Array, NDArray[np.int64]]]:
+    """The arm that was shown, its reward and its id, of every line of a log; in blocks."""
     for block in logs.read(path).blocks():
         places, pool = np.unique(block.pool_start[block.pool] + block.shown, return_inverse=True)
         alone = replace(
@@ -155,7 +168,7 @@ def shown_rows(path: str, features: Features) -> Iterator[tuple[Any, Array]]:
             arm_features=None if block.arm_features is None else block.arm_features[places],
             truth=None,
         )
-        yield features.rows(alone), block.reward
+        yield features.rows(alone), block.reward, alone.pool_ids[pool]
 
 
 def with_articles(features: Features, paths: Sequence[str], **where: Any) -> Features:
@@ -207,51 +220,76 @@ class _Stream:
         return np.zeros((0, 0)), n * self.tracker.theta, n * self.squared / max(self.judged, 1)
 
 
-def _part(numbered: tuple[int, Any], *, read: Callable[[Any], Rows], tracker: Tracker, whole: bool, seed: int) -> Part:
-    """One pass over a shard."""
+class _Model:
+    """What is gathered of one model's rows in one shard."""
+
+    def __init__(self, tracker: Tracker, whole: bool, rng: np.random.Generator) -> None:
+        self.history, self.rng = tracker.history, rng
+        self.learner = _Sums(tracker.dim) if whole else _Stream(tracker, rng)
+        self.n, self.sparse, self.sample = 0, False, cast("Sample | None", None)
+        self.squares, self.health = np.zeros(tracker.dim), np.zeros(HEALTH)
+
+    def take(self, X: Any, y: Array) -> None:
+        self.sparse, self.n = bool(sp.issparse(X)), self.n + len(y)
+        self.learner.take(X, y)
+        if self.history is not None:
+            entries = X.multiply(X).tocsr() if self.sparse else X * X
+            self.squares += entries.sum(axis=0)
+            self.health[MAX_NORM2] = max(self.health[MAX_NORM2], entries.sum(axis=1).max())
+            self.health[MAX_Y2] = max(self.health[MAX_Y2], (y * y).max())
+            self.sample = _smallest(self.sample, Sample(self.rng.random(len(y)), X, y), self.history.capacity)
+
+    def part(self) -> Part:
+        A, b, squared = self.learner.told()
+        squares = self.squares if self.history is not None else np.diag(A)
+        return Part(self.n, self.sparse, A, b, squared, squares, self.health, self.sample)
+
+
+def _parts(
+    numbered: tuple[int, Any], *, read: Callable[[Any], Rows], tracker: Tracker, whole: bool, apart: bool, seed: int
+) -> dict[Any, Part]:
+    """One pass over a shard: a part for each arm id, or one alone."""
     number, shard = numbered
     rng = np.random.default_rng([seed, number])
-    learner = _Sums(tracker.dim) if whole else _Stream(tracker, rng)
-    n, squares, health, sample = 0, np.zeros(tracker.dim), np.zeros(HEALTH), None
-    for block, y in read(shard):
-        if not len(y):
-            continue
+    models: dict[Any, _Model] = {}
+    for block, y, *ids in read(shard):
         X: Any = block.tocsr() if sp.issparse(block) else np.asarray(block, dtype=np.float64)
-        learner.take(X, y)
-        if tracker.history is not None:
-            entries = X.multiply(X).tocsr() if sp.issparse(X) else X * X
-            squares += entries.sum(axis=0)
-            health[MAX_NORM2] = max(health[MAX_NORM2], entries.sum(axis=1).max())
-            health[MAX_Y2] = max(health[MAX_Y2], (y * y).max())
-            sample = _smallest(sample, Sample(rng.random(len(y)), X, y), tracker.history.capacity)
-        n += len(y)
-    A, b, squared = learner.told() if n else (np.zeros((0, 0)), np.zeros(0), 0.0)
-    return Part(n, A, b, squared, squares, health, sample)
+        for name, rows in _groups(ids[0]) if apart else [(None, None)] if len(y) else []:
+            if name not in models:
+                models[name] = _Model(tracker, whole, rng)
+            models[name].take(*((X, y) if rows is None else (X[rows], y[rows])))
+    return {name: model.part() for name, model in models.items()}
 
 
-def _smallest(old: Sample | None, new: Sample, count: int | None) -> Sample:
-    """The `count` rows with the smallest keys of both."""
-    if old is not None and len(old.y) == count:  # most new rows are out at once
+def _groups(ids: Any) -> list[tuple[Any, Any]]:
+    """Each id, with the rows that have it."""
+    order = np.argsort(ids, kind="stable")
+    names, first = np.unique(np.asarray(ids)[order], return_index=True)
+    return list(zip(names.tolist(), np.split(order, first[1:])))
+
+
+def _smallest(old: Sample | None, new: Sample, room: int | None) -> Sample:
+    """The rows with the smallest keys of both, as many as there is room for."""
+    if old is not None and len(old.y) == room:  # most new rows are out at once
         near = new.keys < old.keys[-1]
         new = Sample(new.keys[near], new.X[near], new.y[near])
     if old is not None:
         stack = sp.vstack if sp.issparse(new.X) else np.vstack
         new = Sample(np.append(old.keys, new.keys), stack([old.X, new.X]), np.append(old.y, new.y))
-    order = np.argsort(new.keys)[:count]
-    return Sample(new.keys[order], new.X[order], new.y[order])
+    order = np.argsort(new.keys)[:room]
+    return Sample(new.keys[order], new.X[order], new.y[order], room)
 
 
 # -- where they are put together ---------------------------------------------------------------------------------------
 
 
-def _add(a: Part, b: Part, tracker: Tracker) -> Part:
-    if not (a.n and b.n):
-        return a if a.n else b
+def _add(a: Part, b: Part) -> Part:
     sample = None
-    if a.sample is not None and b.sample is not None and tracker.history is not None:
-        sample = _smallest(a.sample, b.sample, tracker.history.capacity)
+    if a.sample is not None and b.sample is not None:
+        sample = _smallest(a.sample, b.sample, a.sample.room)
     return Part(
         a.n + b.n,
+        a.sparse,
         a.A + b.A,
         a.b + b.b,
         a.squared + b.squared,
@@ -261,40 +299,62 @@ def _add(a: Part, b: Part, tracker: Tracker) -> Part:
     )
 
 
-def _ready(policy: Policy, total: Part, whole: bool) -> Policy:
-    """The policy as it would stand after all rows."""
-    tracker = policy.tracker
-    ridge = total.n * tracker.regularisation(total.n)  # type: ignore[operator]
+def _taught(tracker: Tracker, part: Part, whole: bool) -> tuple[Tracker, float]:
+    """The tracker as it would stand after all rows, and the sum of their squared errors."""
+    ridge = part.n * tracker.regularisation(part.n)  # type: ignore[operator]
     if isinstance(tracker, RLS | CD):
-        tracker._set_sums(total.A, total.b, ridge, total.n)
+        tracker._start(part.sparse)
+        tracker._set_sums(part.A, part.b, ridge, part.n)
         theta = tracker.theta
     elif whole:
         exact = RLS(tracker.dim, regularisation=tracker.regularisation, method="cholesky")
-        exact._set_sums(total.A, total.b, ridge, total.n)
+        exact._set_sums(part.A, part.b, ridge, part.n)
         theta = exact.theta
     else:
-        theta = total.b / total.n
-    errors = total.squared
+        theta = part.b / part.n
+    errors = part.squared
     if whole:
-        errors = max(0.0, total.squared - float(theta @ (2.0 * total.b - total.A @ theta)))
+        errors = max(0.0, errors - float(theta @ (2.0 * part.b - part.A @ theta)))
     if isinstance(tracker, SAGA):
-        policy = _with_rows(policy, tracker, theta, total)
-    policy._scalars[[ERRORS, LEARNED]] = errors, total.n
+        assert part.sample is not None
+        tracker = tracker._at(theta, part.sample.X, part.sample.y, part.n, part.health)
+    return tracker, errors
+
+
+def _absorb(width: Any, part: Part) -> None:
+    """Give the state of a width that sums for itself what it would have seen."""
+    if isinstance(width, DiagonalWidthState):
+        width.coords[0] = part.squares
+    elif isinstance(width, PhiState):
+        width.squares[0] = part.squares
+        width.scalars[[ENTERED, N]] = part.n
+
+
+def _together(policy: Policy, total: dict[Any, Part], whole: bool) -> Policy:
+    """One model for all arms."""
+    [part] = total.values()
+    if not policy.width.own_sums(policy.tracker):
+        _, errors = _taught(policy.tracker, part, whole)
+    else:  # the width starts first, unused; then the file of the policy is given the tracker that has learned
+        unused, arm = copy(policy.tracker), np.zeros((1, policy.dim))
+        policy._first_look(sp.csr_array(arm) if part.sparse else arm, None)
+        _absorb(policy._width, part)
+        header, arrays = policy.snapshot()
+        tracker, errors = _taught(unused, part, whole)
+        header["tracker"], parts = tracker.snapshot()
+        arrays = {name: array for name, array in arrays.items() if not name.startswith("tracker.")}
+        policy = type(policy).from_snapshot(header, arrays | {f"tracker.{name}": a for name, a in parts.items()})
+    policy._scalars[[ERRORS, LEARNED]] = errors, part.n
     return policy
 
 
-def _with_rows(policy: Policy, tracker: SAGA, theta: Array, total: Part) -> Policy:
-    """What a file of the policy would hold after all rows, and the policy of that file."""
-    assert total.sample is not None
-    _, X, y = total.sample
-    fitted, parts = tracker._at(theta, X, y, total.n, total.health).snapshot()
-    policy._first_look(X[:1], None)  # which gives the width its state
-    header, arrays = policy.snapshot()
-    arrays = {name: np.array(array) for name, array in arrays.items() if not name.startswith("tracker.")}
-    arrays |= {f"tracker.{name}": array for name, array in parts.items()}
-    if isinstance(policy.width, PhiWidth):
-        arrays["width.squares"][0] = total.squares
-        arrays["width.scalars"][[width_kernels.ENTERED, width_kernels.N]] = total.n
-    else:
-        arrays["width.coords"][0] = total.squares
-    return type(policy).from_snapshot({**header, "tracker": fitted}, arrays)
+def _apart(policy: DisjointLinUCB, total: dict[Any, Part], whole: bool) -> DisjointLinUCB:
+    """A model for each arm id."""
+    for name, part in total.items():
+        policy._sparse = part.sparse
+        tracker, errors = _taught(policy.tracker.fresh(policy._seeds.spawn(1)[0], TAPE), part, whole)
+        width = policy.width.allocate(tracker, 0, policy._draws)
+        _absorb(width, part)
+        policy._add(name, tracker, width)
+        policy._scalars[[ERRORS, LEARNED]] += errors, part.n
+    return policy
