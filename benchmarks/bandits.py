@@ -78,22 +78,17 @@ def settings(**more: Any) -> dict[str, Any]:
 # -- fixed arms ------------------------------------------------------------------------------------------------------
 
 DIM, ARMS, ROUNDS = 50, 100, 10_000
-FIXED: dict[str, Callable[[int, float], Any]] = {
-    "exact LinUCB": lambda s, kappa: LinUCB(tracker=RLS(DIM), width=ExactWidth(), kappa=KAPPA, seed=s),
-    "CD + phi-CD": lambda s, kappa: LinUCB(tracker=CD(DIM), width=PhiWidth(method="cd"), kappa=KAPPA, seed=s),
-    "SAGA (4) + phi (4)": lambda s, kappa: LinUCB(
-        tracker=SAGA(DIM, steps=4, seed=s), width=PhiWidth(steps=4), kappa=KAPPA, seed=s
-    ),
-    "SAGA (8) + phi (8)": lambda s, kappa: LinUCB(
-        tracker=SAGA(DIM, steps=8, seed=s), width=PhiWidth(steps=8), kappa=KAPPA, seed=s
-    ),
-    "EnsembleTS (20)": lambda s, kappa: EnsembleTS(DIM, members=20, kappa=kappa, seed=s),
-    "SAGA (4) + diagonal": lambda s, kappa: LinUCB(
+FIXED: dict[str, Callable[[int], Any]] = {
+    "exact LinUCB": lambda s: LinUCB(tracker=RLS(DIM), width=ExactWidth(), kappa=KAPPA, seed=s),
+    "CD + phi-CD": lambda s: LinUCB(tracker=CD(DIM), width=PhiWidth(method="cd"), kappa=KAPPA, seed=s),
+    "SAGA (4) + phi": lambda s: LinUCB(tracker=SAGA(DIM, steps=4, seed=s), width=PhiWidth(), kappa=KAPPA, seed=s),
+    "SAGA (4) + diagonal": lambda s: LinUCB(
         tracker=SAGA(DIM, steps=4, seed=s), width=DiagonalWidth(), kappa=KAPPA, seed=s
     ),
-    "greedy": lambda s, kappa: Greedy(RLS(DIM), seed=s),
-    "fLinUCB-GD as printed": lambda s, kappa: paper.flinucb_gd(DIM, kappa=KAPPA, seed=s),
+    "greedy": lambda s: Greedy(RLS(DIM), seed=s),
+    "fLinUCB-GD as printed": lambda s: paper.flinucb_gd(DIM, kappa=KAPPA, seed=s),
 }
+ENSEMBLES = [20, 50, 100]
 POINTS = [100, 300, 1000, 3000, 10_000]
 NO_UNIT = ("greedy", "fLinUCB-GD as printed")  # no width, or none that an exact one of the same ridge stands beside
 
@@ -113,13 +108,19 @@ def fixed_pool(environment: FixedArms, rounds: int) -> dict[str, Any]:
     return {"regret": float((means.max() - means[pulls]).sum()), "us": elapsed / rounds * 1e6, "width_error": [0.0]}
 
 
-def fixed_seed(seed: int, rounds: int, kappa: float) -> dict[str, dict[str, Any]]:
+def ensemble(members: int, kappa: float, seed: int) -> EnsembleTS:
+    return EnsembleTS(DIM, members=members, kappa=kappa, seed=seed)
+
+
+def fixed_seed(seed: int, rounds: int, kappas: dict[int, float]) -> dict[str, dict[str, Any]]:
     """Every policy on one seed."""
     environment = FixedArms(DIM, ARMS, sigma=SIGMA, seed=seed)
+    points = [point for point in POINTS if point <= rounds]
+    policies = {name: make(seed) for name, make in FIXED.items()}
+    policies |= {f"EnsembleTS ({M}), {kappa}": ensemble(M, kappa, seed) for M, kappa in kappas.items()}
     found = {}
-    for name, make in FIXED.items():
-        points = [point for point in POINTS if point <= rounds]
-        run = simulate(make(seed, kappa), environment, rounds, points=points, width_error=name not in NO_UNIT)
+    for name, policy in policies.items():
+        run = simulate(policy, environment, rounds, points=points, width_error=name not in NO_UNIT)
         found[name] = {
             "regret": run.last("regret"),
             "us": sum(run.seconds.values()) / rounds * 1e6,
@@ -129,26 +130,30 @@ def fixed_seed(seed: int, rounds: int, kappa: float) -> dict[str, dict[str, Any]
     return found
 
 
-def ensemble_regret(seed: int, rounds: int, kappa: float) -> float:
+def ensemble_regret(seed: int, rounds: int, members: int, kappa: float) -> float:
     environment = FixedArms(DIM, ARMS, sigma=SIGMA, seed=seed)
-    run = simulate(EnsembleTS(DIM, members=20, kappa=kappa, seed=seed), environment, rounds, points=[rounds])
-    return run.last("regret")
+    return simulate(ensemble(members, kappa, seed), environment, rounds, points=[rounds]).last("regret")
+
+
+def tuned_ensembles(rounds: int, tuning: range, jobs: int) -> tuple[dict[int, float], dict[str, float]]:
+    """The best kappa for each number of members, and the mean regrets that say so."""
+    kappas = [0.2, 0.25, 0.3]
+    grid = list(product(ENSEMBLES, kappas))
+    tasks = [(seed, rounds, *setting) for setting in grid for seed in tuning]
+    regrets = np.reshape(spread_over(ensemble_regret, jobs, *zip(*tasks)), (len(ENSEMBLES), len(kappas), -1)).mean(2)
+    chosen = {M: kappas[int(row.argmin())] for M, row in zip(ENSEMBLES, regrets)}
+    print(f"EnsembleTS on the seeds {tuning[0]:,} ... {tuning[-1]:,}: mean regret")
+    means = {f"M = {M}, kappa = {kappa}": float(mean) for (M, kappa), mean in zip(grid, regrets.ravel())}
+    for setting, mean in means.items():
+        print(f"  {setting:24s}{mean:8.0f}")
+    return chosen, means
 
 
 def fixed(quick: bool, seeds: int | None, jobs: int) -> dict[str, Any]:
     """Fixed arms, where widths decide: regret against exact LinUCB, width errors, times."""
     rounds = 1000 if quick else ROUNDS
     count = seeds or (4 if quick else 200)
-    grid, tuning = [0.15, 0.2, 0.3, 0.4, 0.6], range(TUNING, TUNING + (3 if quick else 60))
-    regrets = {
-        kappa: statistics.fmean(
-            spread_over(ensemble_regret, jobs, tuning, [rounds] * len(tuning), [kappa] * len(tuning))
-        )
-        for kappa in grid
-    }
-    chosen = min(regrets, key=regrets.__getitem__)
-    print(f"EnsembleTS's kappa on the seeds {tuning[0]:,} ... {tuning[-1]:,}: mean regret", end=" ")
-    print(", ".join(f"{value:.0f} at {kappa}" for kappa, value in regrets.items()), f"-> {chosen}")
+    chosen, tuned = tuned_ensembles(rounds, range(TUNING, TUNING + (3 if quick else 60)), jobs)
     found = spread_over(fixed_seed, jobs, range(count), [rounds] * count, [chosen] * count)
     regret, us, errors = (columns(found, part) for part in ("regret", "us", "width_error"))
     print(f"\nfixed arms, d = {DIM}, K = {ARMS}, {rounds:,} rounds, sigma = {SIGMA}, kappa = {KAPPA}, lambda = 1,")
@@ -169,8 +174,8 @@ def fixed(quick: bool, seeds: int | None, jobs: int) -> dict[str, Any]:
         width = "-" if wrong is None else f"{wrong.max():.3%}, {wrong[-1]:.3%}"
         over = shown(row["ratio"], 3)
         print(f"{name:24s}{shown(row['regret'], 0):>15s}{row['median']:>8.0f}{over:>16s}{width:>19s}{row['us']:>12.1f}")
-    told = settings(dim=DIM, arms=ARMS, rounds=rounds, seeds=count, kappa=KAPPA, ensemble_kappa=chosen)
-    return {"settings": told, "ensemble_tuning": regrets, "policies": rows}
+    told = settings(dim=DIM, arms=ARMS, rounds=rounds, seeds=count, kappa=KAPPA, ensemble_kappas=chosen)
+    return {"settings": told, "ensemble_tuning": tuned, "policies": rows}
 
 
 # -- defaults --------------------------------------------------------------------------------------------------------

@@ -322,6 +322,44 @@ def phi_regularised(x, rows, uniforms, g, ridge, steps=1, *, n0=0, phi=None):
     return result
 
 
+class Phis:
+    """One phi an arm: carried exactly by a row that is an arm; by any other, steps as long as the arm's doubt."""
+
+    def __init__(self, dim, g, ridge, steps, uniforms, patience=50.0):
+        self.g, self.ridge, self.steps, self.uniforms, self.patience = g, ridge, steps, iter(uniforms), patience
+        self.arms, self.phis, self.doubts = np.zeros((0, dim)), np.zeros((0, dim)), np.zeros(0)
+        self.rows, self.loose = [], False
+
+    def open(self, x):
+        """x = sum_k c_k x_k + r with the least r: phi = sum_k c_k phi_k + r/ridge"""
+        c = np.linalg.lstsq(self.arms.T, x, rcond=None)[0]
+        r = x - c @ self.arms
+        doubt = max(self.doubts, default=0.0)
+        if self.loose and r @ r > 1e-6 * (x @ x):
+            doubt = 1.0
+        self.phis = np.vstack([self.phis, c @ self.phis + r / self.ridge])
+        self.arms, self.doubts = np.vstack([self.arms, x]), np.append(self.doubts, doubt)
+
+    def drop(self, k):
+        """Arm k goes, its rows stay"""
+        self.arms, self.phis = np.delete(self.arms, k, axis=0), np.delete(self.phis, k, axis=0)
+        self.doubts, self.loose = np.delete(self.doubts, k), True
+
+    def enter(self, x, c=None):
+        """A row: arm c's, phi_k -= (x'phi_k)/(1 + x'phi_c) phi_c; or no arm's. Then the steps."""
+        self.rows.append(x)
+        n = len(self.rows)
+        if c is None:
+            self.loose, self.doubts = True, np.ones(len(self.arms))
+        else:
+            self.phis = self.phis - np.outer(self.phis @ x, self.phis[c]) / (1.0 + max(0.0, x @ self.phis[c]))
+        for _ in range(self.steps):
+            x_i = self.rows[int(next(self.uniforms) * n)]
+            move = self.arms / n - np.outer(self.phis @ x_i, x_i) - self.ridge * self.phis / n
+            self.phis = self.phis + self.g * self.doubts[:, None] * move
+        self.doubts = self.doubts / (1.0 + self.doubts / self.patience)
+
+
 def phi_cd(x, rows, ridge, *, steps=1, n0=0, phi=None):
     """phi_0 = x/ridge unless given; Gauss-Southwell steps on M phi = x, M = sum_k x_k x_k' + ridge I"""
     phi = x / ridge if phi is None else phi

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 import naive
 from driftls import paper, ridge
 from driftls.errors import InputError, SettingsError
-from driftls.history import Reservoir, Window
-from driftls.kernels import widths as kernels
+from driftls.history import Growing, Reservoir, Window
+from driftls.kernels import phi
 from driftls.policies import EnsembleTS, LinTS, LinUCB, Policy
 from driftls.schedules import Power
 from driftls.trackers import CD, RLS, SAGA, Diagonal
@@ -69,33 +69,111 @@ def test_phi_equals_the_oracle_for_early_and_late_arms(method, layout):
     steps, late = 2, 25
     tracker = paper.frls_gd(DIM, seed=1) if method == "printed" else saga()
     policy = LinUCB(tracker=tracker, width=PhiWidth(steps, method=method), kappa=1.0, seed=SEED)
+    lent = naive.Phis(DIM, 0.3, RIDGE, steps, uniforms(steps))  # the rows are no arms: of these only `open` is lent
 
-    def oracle(x, n, n0, skip):
+    def oracle(x, n, stream, n0=0, phi=None):
         if method == "printed":
-            gamma = naive.schedule(1.0, 100.0, 1.0)
-            return naive.phi_printed(x, X[:n], uniforms(skip), gamma, steps=steps, n0=n0)[-1]
-        return naive.phi_regularised(x, X[:n], uniforms(skip), 0.3, RIDGE, steps, n0=n0)[-1]
+            return naive.phi_printed(x, X[:n], stream, naive.schedule(1.0, 100.0, 1.0), steps=steps, n0=n0)[-1]
+        return naive.phi_regularised(x, X[:n], stream, 0.3, RIDGE, steps, n0=n0, phi=phi)[-1]
 
     policy.choose(as_layout(arms[:3], layout), ids=[0, 1, 2])  # reads its picks, then each row reads its own
+    for x in arms[:3]:
+        lent.open(x)
     learn(policy, X[:late], y[:late], layout)
-    early = [naive.phi_width2(x, oracle(x, late, 0, steps)) for x in arms[:3]]
+    lent.phis = np.array([oracle(x, late, uniforms(steps)) for x in arms[:3]])
+    early = [naive.phi_width2(x, phi) for x, phi in zip(arms, lent.phis)]
     assert_widths(policy, arms[:3], [0, 1, 2], early, layout)
     policy.choose(as_layout(arms[2:], layout), ids=[2, 3, 4])
+    for x in arms[3:]:
+        lent.open(x)
     learn(policy, X[late:], y[late:], layout)
     # the early ones read on past the picks of the second choice
     skipped = [u for i, u in enumerate(uniforms()) if not steps * (late + 1) <= i < steps * (late + 2)]
-    expected = []
-    for k, x in enumerate(arms):
-        if k < 3:
-            stream = iter(skipped[steps:])
-            if method == "printed":
-                phi = naive.phi_printed(x, X, stream, naive.schedule(1.0, 100.0, 1.0), steps=steps)[-1]
-            else:
-                phi = naive.phi_regularised(x, X, stream, 0.3, RIDGE, steps)[-1]
-        else:
-            phi = oracle(x, ROWS, late, steps * (late + 2))
-        expected.append(naive.phi_width2(x, phi))
+    phis = [oracle(x, ROWS, iter(skipped[steps:])) for x in arms[:3]]
+    for x, start in zip(arms[3:], lent.phis[3:]):
+        phis.append(oracle(x, ROWS, uniforms(steps * (late + 2)), late, start if layout == "dense" else None))
+    expected = [naive.phi_width2(x, phi) for x, phi in zip(arms, phis)]
     assert_widths(policy, arms, list(range(ARMS)), expected, layout)
+
+
+@pytest.mark.parametrize("history", [Growing(), Reservoir(15)], ids=["growing", "reservoir"])
+def test_phi_is_exact_while_every_row_is_an_arm_that_is_kept(history):
+    arms, pulls = unit_rows(12, seed=4), np.random.default_rng(2).integers(0, 12, size=ROWS)
+    policy = LinUCB(tracker=saga(history=history), width=PhiWidth(2), kappa=1.0, seed=SEED)
+    rows = []
+    for n, k in enumerate(pulls):
+        pool = arms[: 3 + n // 5]  # a new arm every fifth round: at first there are too few to span the space
+        ids = list(range(len(pool)))
+        policy.choose(pool, ids=ids)
+        if rows:
+            assert_widths(policy, pool, ids, exact(np.array(rows), pool), "dense")
+        policy.learn(pool, 1.0, arm=int(k) % len(pool), ids=ids)
+        rows.append(pool[k % len(pool)])
+
+
+def test_phi_equals_the_oracle_where_arms_go_and_rows_are_no_arms():
+    """Sixteen places for arms of thirty features: what was learned of an arm that went is not there for the next."""
+    rng, dim = np.random.default_rng(6), 30
+    arms, others = rng.normal(size=(2, 60, dim)) / np.sqrt(dim)
+    tracker = SAGA(dim, steps=1, regularisation=ridge(RIDGE), seed=1)
+    policy = LinUCB(tracker=tracker, width=PhiWidth(2), kappa=1.0, forget_after=0, seed=SEED)
+    chance, largest, names, doubted = uniforms(), 0.0, {}, 0
+    oracle = naive.Phis(dim, None, RIDGE, 2, chance)
+    for n in range(120):
+        pool = list(range(n // 3, n // 3 + 8))
+        policy.choose(arms[pool], ids=pool)
+        next(chance), next(chance)  # the picks for arms without ids
+        for name in pool:
+            slot = policy._slot_of[name]
+            if names.get(slot) != name:
+                if slot in names:
+                    oracle.drop(list(names).index(slot))
+                    del names[slot]
+                names[slot] = name
+                oracle.open(arms[name])
+        at = [list(names.values()).index(name) for name in pool]
+        expected = [naive.phi_width2(arms[name], oracle.phis[k]) for name, k in zip(pool, at)]
+        assert_widths(policy, arms[pool], pool, expected, "dense")
+        doubted += sum(oracle.doubts[at] > 0.0)
+        k, odd = int(rng.integers(8)), n in (90, 95)
+        x = others[n - 90] if odd else arms[pool[k]]
+        largest = max(largest, x @ x)
+        oracle.g = 0.3 / largest
+        if odd:
+            policy.learn(x, 1.0)
+        else:
+            policy.learn(arms[pool], 1.0, arm=k, ids=pool)
+        oracle.enter(x, None if odd else at[k])
+    assert 100 < doubted < 8 * 120 - 100  # both kinds were met
+
+
+@pytest.mark.parametrize("layout", ["window", "sparse"])
+def test_phi_takes_steps_of_one_length_over_a_window_and_for_sparse_rows(layout):
+    arms, pulls = unit_rows(ARMS, "sparse", 2), np.random.default_rng(2).integers(0, ARMS, size=ROWS)
+    tracker = saga(history=Window(15)) if layout == "window" else saga()
+    policy = LinUCB(tracker=tracker, width=PhiWidth(2), kappa=1.0, seed=SEED)
+    given, ids, phis = as_layout(arms, layout), list(range(ARMS)), arms / RIDGE
+    policy.choose(given, ids=ids)
+    chance = uniforms(2)
+    for n, k in enumerate(pulls, 1):
+        policy.learn(given, 1.0, arm=int(k), ids=ids)
+        held = arms[pulls[:n]]
+        if layout == "window" and n > 15:  # a new row takes the place of the oldest
+            held = np.array([held[i + (n - 1 - i) // 15 * 15] for i in range(15)])
+        for _ in range(2):
+            x_i = held[int(next(chance) * len(held))]
+            phis = phis + 0.3 * (arms / len(held) - (phis @ x_i)[:, None] * x_i - RIDGE * phis / len(held))
+    assert_widths(policy, arms, ids, np.maximum(0.0, (arms * phis).sum(axis=1)), layout)
+
+
+def test_a_row_that_is_not_what_its_arm_was_brings_doubt():
+    arms = unit_rows(ARMS, seed=2)
+    policy = LinUCB(tracker=saga(), width=PhiWidth(2), kappa=1.0, seed=SEED)
+    policy.choose(arms, ids=list(range(ARMS)))
+    policy.learn(arms, 1.0, arm=1, ids=list(range(ARMS)))
+    assert not policy._width.doubts.any()
+    policy.learn(2.0 * arms, 1.0, arm=1, ids=list(range(ARMS)))
+    assert (policy._width.doubts[:ARMS] > 0.9).all()
 
 
 @each_layout
@@ -288,9 +366,11 @@ def test_an_id_that_comes_with_other_features_starts_afresh(method, layout):
     policy.choose(as_layout(mixed, layout), ids=["a", "b"])
     fresh = policy.widths(as_layout(mixed, layout), ids=["other", "b"])
     again = policy.widths(as_layout(mixed, layout), ids=["a", "new"])
-    assert policy.widths(as_layout(mixed, layout), ids=["a", "b"])[1] == again[1] == fresh[1]
+    assert policy.widths(as_layout(mixed, layout), ids=["a", "b"])[1] == fresh[1]
     if method == "gd":
-        np.testing.assert_allclose(again[1] ** 2, 1.0 / RIDGE, atol=1e-12)
+        np.testing.assert_allclose(fresh[1] ** 2, 1.0 / RIDGE, atol=1e-12)
+    # a new id is lent phi by the arms that are there, and one of them has the very features
+    np.testing.assert_allclose(again[1], fresh[1], rtol=1e-9)
 
 
 def test_fewer_features_are_other_features():
@@ -310,14 +390,14 @@ def test_negative_widths_are_clamped_and_counted():
     clamped = 0
     for n in range(ROWS):
         learn(policy, X[n : n + 1], y[n : n + 1])
-        P, Q = policy._width.scalars[[kernels.P, kernels.Q]]
-        places = [policy._slot_of[name] for name in ids]
-        squares = np.einsum("kd,kd->k", arms, P * policy._width.U[places] + Q * policy._width.X[places])
+        width, places = policy._width, [policy._slot_of[name] for name in ids]
+        phis = width.P[places, None] * width.U[places] + width.Q[places, None] * width.X[places]
+        squares = np.einsum("kd,kd->k", arms, phis)
         clamped += int((squares < 0.0).sum())
         np.testing.assert_allclose(policy.widths(arms, ids=ids) ** 2, np.maximum(squares, 0.0), atol=1e-10)
         policy.choose(arms, ids=ids)
     assert clamped > 0
-    assert policy._width.scalars[kernels.CLAMPED] == clamped
+    assert policy._width.scalars[phi.CLAMPED] == clamped
 
 
 # -- what cannot be combined -----------------------------------------------------------------------------------------

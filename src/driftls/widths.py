@@ -4,7 +4,7 @@
 |---|---|---|---|
 | `ExactWidth` | O(d^2), sparse O(nnz^2) | O(d^2) | everything, where d^2 is affordable |
 | `PhiWidth(method="cd")` | O(d) | O(d) an arm | arms that recur, d^2 memory |
-| `PhiWidth()` | O(nnz) | O(T nnz) an arm | arms that recur |
+| `PhiWidth()` | O(d), sparse O(nnz) | O(d), sparse O(T nnz) an arm | arms that recur |
 | `DiagonalWidth` | O(nnz) | O(nnz) | fresh arms, sparse crosses; wrong for a fixed pool |
 | `EnsembleWidth` | O(M nnz) | O(M d) | any arms, d^2 memory |
 | `NoWidth` | nothing | nothing | greedy |
@@ -20,16 +20,11 @@ import numpy as np
 from driftls.draws import Draws
 from driftls.errors import SettingsError
 from driftls.history import Window
-from driftls.kernels import cd
+from driftls.kernels import cd, phi
 from driftls.kernels import widths as kernels
-from driftls.kernels.widths import (
-    DiagonalWidthState,
-    EnsembleState,
-    OwnExactState,
-    PhiCDState,
-    PhiState,
-    SampleState,
-)
+from driftls.kernels.kept import EnsembleState, PhiCDState
+from driftls.kernels.phi import PhiState
+from driftls.kernels.widths import DiagonalWidthState, OwnExactState, SampleState
 from driftls.schedules import ridge
 from driftls.trackers import CD, RLS, Tracker
 from driftls.trackers.sgd import coordinates
@@ -113,10 +108,12 @@ class PhiWidth(Width):
     steps : int
         T, steps an arm and row.
     method : {"gd", "cd", "printed"}
-        "gd" descends the regularised objective from x/ridge on drawn rows; "cd" takes Gauss-Southwell steps with the
-        A that a `CD` tracker keeps; "printed" is the paper's rule: no regulariser, start at 0, the tracker's gamma_n.
+        "gd" keeps no matrix. While the rows are arms that recur, all phi are moved exactly, by Sherman-Morrison. An arm
+        of which this cannot be said descends the regularised objective on drawn rows, as all do for sparse rows and
+        over a `Window`. "cd" takes Gauss-Southwell steps with the A that a `CD` tracker keeps. "printed" is the
+        paper's rule: no regulariser, start at 0, the tracker's gamma_n.
     scale : float
-        The step of "gd" is scale / max ||x||^2.
+        The longest step of "gd" is scale / max ||x||^2.
 
     An arm without an id takes its T steps afresh in each round, from the diagonal's guess. An id that comes with other
     features starts afresh too.
@@ -145,25 +142,28 @@ class PhiWidth(Width):
 
     def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
         if self.method == "cd":
-            phi, residual, X = np.zeros((3, slots, tracker.dim))
+            solution, residual, X = np.zeros((3, slots, tracker.dim))
             live, sizes = np.zeros((2, slots), dtype=np.int64)
             own, steps, coords, scalars, gram = gram_fields(tracker, np.array([self.steps], dtype=np.int64))
-            return PhiCDState(phi, residual, X, live, sizes, own, steps, coords, scalars, gram)
+            return PhiCDState(solution, residual, X, live, sizes, own, steps, coords, scalars, gram)
         if tracker.history is None:
             raise SettingsError("phi draws rows of the tracker's history. Build the tracker with history=Growing().")
         if discount_of(tracker) < 1.0:
             raise SettingsError("phi by gradient descent cannot discount rows. Use PhiWidth(method='cd').")
-        scalars = np.zeros(kernels.PHI_SCALARS)
-        scalars[kernels.P] = 1.0
-        scalars[kernels.SCALE] = self.scale
-        scalars[kernels.STEPS] = self.steps
-        scalars[kernels.PRINTED] = self.method == "printed"
-        scalars[kernels.WINDOWED] = isinstance(tracker.history, Window)
-        scalars[kernels.RIDGE] = 1.0 if self.method == "printed" else constant_ridge(tracker)
-        U, X = (coordinates(slots, tracker.dim, tracker._sparse) for _ in range(2))
-        squares, cold = (coordinates(1, tracker.dim, tracker._sparse) for _ in range(2))
-        (live, sizes), picks = np.zeros((2, slots), dtype=np.int64), np.zeros(self.steps, dtype=np.int64)
-        return PhiState(U, X, live, sizes, np.zeros(slots), squares, cold, picks, scalars)
+        scalars, sparse = np.zeros(phi.SCALARS), tracker._sparse
+        scalars[phi.SCALE] = self.scale
+        scalars[phi.STEPS] = self.steps
+        scalars[phi.PRINTED] = self.method == "printed"
+        scalars[phi.WINDOWED] = isinstance(tracker.history, Window)
+        # O(d) an arm, which sparse rows are too cheap for; and no arm stands for the row that leaves a window
+        scalars[phi.CARRIED] = not (sparse or scalars[phi.PRINTED] or scalars[phi.WINDOWED])
+        scalars[phi.RIDGE] = 1.0 if self.method == "printed" else constant_ridge(tracker)
+        U, X = (coordinates(slots, tracker.dim, sparse) for _ in range(2))
+        P, Q, doubts = np.zeros((3, slots))
+        live, sizes = np.zeros((2, slots), dtype=np.int64)
+        squares, spare = (coordinates(count, tracker.dim, sparse) for count in (1, 2))
+        picks = np.zeros(self.steps, dtype=np.int64)
+        return PhiState(U, X, P, Q, live, sizes, doubts, np.zeros((slots, 3)), squares, spare, picks, scalars)
 
 
 class EnsembleWidth(Width):
@@ -172,7 +172,7 @@ class EnsembleWidth(Width):
     With `sample=True` one copy is drawn a round and its opinion added instead: Thompson sampling.
     """
 
-    def __init__(self, members: int = 20, *, steps: int = 4, sample: bool = False) -> None:
+    def __init__(self, members: int = 50, *, steps: int = 1, sample: bool = False) -> None:
         if not all(isinstance(count, int | np.integer) for count in (members, steps)) or members < 2 or steps < 1:
             raise SettingsError(f"at least 2 members and 1 step are needed, got {members!r} and {steps!r}.")
         self.members, self.steps, self.sample = int(members), int(steps), bool(sample)

@@ -15,9 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftls.kernels import policy, track
+from driftls.kernels.chance import Chance
 from driftls.kernels.compile import by_type, cycles, exactly, kernel, merged
 from driftls.kernels.exact import ExactState
 from driftls.kernels.frames import Integers, Matrix, Vector, unpack
+from driftls.kernels.kept import EnsembleState, PhiCDState
+from driftls.kernels.phi import PhiState
 from driftls.kernels.policy import (
     CHOOSE,
     DRAWS,
@@ -41,13 +44,9 @@ from driftls.kernels.track import HELD, KIND, NOTHING, SEEN, Log
 from driftls.kernels.widths import (
     D_RIDGE,
     D_SCALE,
-    Chance,
     DiagonalWidthState,
-    EnsembleState,
     NoWidth,
     OwnExactState,
-    PhiCDState,
-    PhiState,
     SampleState,
     bonus,
     width_begin,
@@ -88,18 +87,40 @@ def model_score(state: Any, width: Any, users: Any, u: int, kappa: float) -> flo
 
 
 @exactly
+def add_line(out: Vector, table: Matrix, j: int, x: float, count: int) -> None:
+    """out += x table[j]"""
+    line = table[j]
+    for k in range(count):
+        out[k] += x * line[k]
+
+
+@exactly
+def add_four(out: Vector, table: Matrix, j: Any, x: Any, count: int) -> None:
+    """The same for four lines in turn, so that `out` is read and written once"""
+    a, b, c, d = table[j[0]], table[j[1]], table[j[2]], table[j[3]]
+    for k in range(count):
+        out[k] = (((out[k] + x[0] * a[k]) + x[1] * b[k]) + x[2] * c[k]) + x[3] * d[k]
+
+
+@exactly
 def sweep(mirror: Mirror, users: Any, u: int, kappa: float, scores: Vector, count: int) -> None:
-    """The same for all arms of the pool at once: each feature in turn, over a line of arms"""
+    """The same for all arms of the pool at once: feature after feature, over a line of arms"""
     squares = mirror.squares
     for k in range(count):
         scores[k] = 0.0
         squares[k] = 0.0
-    for p in range(begin(users, u), end(users, u)):
-        x, j = value(users, u, p), index(users, u, p)
-        theta, over = mirror.theta[j], mirror.spread[j]
-        for k in range(count):
-            scores[k] += x * theta[k]
-            squares[k] += x * x * over[k]
+    p, stop = begin(users, u), end(users, u)
+    while p + 4 <= stop:
+        j = (index(users, u, p), index(users, u, p + 1), index(users, u, p + 2), index(users, u, p + 3))
+        x = (value(users, u, p), value(users, u, p + 1), value(users, u, p + 2), value(users, u, p + 3))
+        add_four(scores, mirror.theta, j, x, count)
+        add_four(squares, mirror.spread, j, (x[0] * x[0], x[1] * x[1], x[2] * x[2], x[3] * x[3]), count)
+        p += 4
+    while p < stop:
+        one, at = value(users, u, p), index(users, u, p)
+        add_line(scores, mirror.theta, at, one, count)
+        add_line(squares, mirror.spread, at, one * one, count)
+        p += 1
     for k in range(count):
         scores[k] = scores[k] + kappa * np.sqrt(squares[k])
 

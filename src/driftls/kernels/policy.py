@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftls.kernels import schedules, track
+from driftls.kernels.chance import Chance, uniform
 from driftls.kernels.compile import by_type, cycles, kernel, merged
 from driftls.kernels.exact import INVERT, ROUTE, SHERMAN_MORRISON, ExactState
 from driftls.kernels.frames import Integers, Matrix, Vector, unpack
@@ -21,10 +22,8 @@ from driftls.kernels.schedules import Plan
 from driftls.kernels.schemes import ENTER, dot
 from driftls.kernels.track import HELD, KIND, MAX_NORM2, NOTHING, SEEN, Log
 from driftls.kernels.widths import (
-    Chance,
     bonus,
     keep_inverse,
-    uniform,
     width2,
     width_begin,
     width_enter,
@@ -146,7 +145,7 @@ def learn(
     held = log.book[HELD] if log.book[KIND] != NOTHING else log.book[SEEN]
     n = log.book[SEEN]
     gamma = schedules.step_size(plan, n, schedules.regularisation(plan, float(n)), log.health[MAX_NORM2])
-    width_enter(width, block, k, rows, held, log.health[MAX_NORM2], gamma, chance)
+    width_enter(width, block, k, slot, rows, held, log.health[MAX_NORM2], gamma, chance)
     return status
 
 

@@ -17,10 +17,10 @@ from driftls.errors import InputError
 from driftls.features import Features
 from driftls.features import from_header as features_of
 from driftls.kernels import policy as kernels
+from driftls.kernels.chance import Chance
 from driftls.kernels.frames import pack
 from driftls.kernels.policy import Judge, Rounds
 from driftls.kernels.rows import DenseRows, SparseRows
-from driftls.kernels.widths import Chance
 from driftls.persistence import Saveable
 from driftls.policies.inputs import check_weights, id_header, id_of, part, plain_id, renamed, revive, tell
 from driftls.schedules import Tabulated

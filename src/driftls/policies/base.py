@@ -16,8 +16,9 @@ from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.kernels import policy as kernels
 from driftls.kernels.frames import pack
+from driftls.kernels.kept import EnsembleState
 from driftls.kernels.rows import DenseRows, SparseRows
-from driftls.kernels.widths import EnsembleState, SampleState
+from driftls.kernels.widths import SampleState
 from driftls.policies.bandit import Bandit, Pending, single, solved
 from driftls.policies.inputs import (
     checked_reward,

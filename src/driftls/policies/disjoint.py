@@ -31,6 +31,9 @@ MIRROR_UP_TO = 1 << 20  # entries
 MIRROR_FROM = 16  # rounds that it takes, for each of 256 features, until a mirror has paid for itself
 
 
+NO_MIRROR = Mirror(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0))  # the models themselves are asked
+
+
 @dataclass
 class Model:
     """One arm's tracker and width."""
@@ -103,7 +106,8 @@ class DisjointLinUCB(Bandit):
         self._table: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
         self._slot_of: dict[Hashable, int] = {}
         self._sparse: bool | None = None
-        self._mirror = no_mirror()
+        self._mirror = NO_MIRROR
+        self._alive: Any = None
 
     def __len__(self) -> int:
         """Models kept now."""
@@ -236,7 +240,7 @@ class DisjointLinUCB(Bandit):
                 shape = (self.dim, slots.size)
                 self._mirror = Mirror(np.zeros(shape), np.zeros(shape), np.zeros(slots.size))
         else:
-            self._mirror = no_mirror()
+            self._mirror = NO_MIRROR
         super()._play(arms, slots, job, first, last)
         self._rounds -= 1
         self._offer(slots)
@@ -260,9 +264,10 @@ class DisjointLinUCB(Bandit):
         if count > self._scores.size:
             self._scores = np.zeros(2 * count)
         self._draws.ready(needed)
-        judge = self._judge()
-        self._alive = (*judge, no_mirror(), self._mirror)  # the words are addresses: the arrays must live
-        self._words, self._mirrored = pack(self._alive[:3]), pack([*judge, self._mirror])
+        alive = (self._scores, self._draws.tape, self._mirror)
+        if self._alive is None or any(new is not old for new, old in zip(alive, self._alive)):
+            self._alive = alive  # the words are addresses: the arrays must live
+            self._words, self._mirrored = (pack([*self._judge(), mirror]) for mirror in (NO_MIRROR, self._mirror))
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
@@ -404,8 +409,3 @@ class DisjointLinUCB(Bandit):
 
     def __repr__(self) -> str:
         return f"DisjointLinUCB({self.tracker!r}, {self.width!r}, epsilon={self.epsilon}), arms={len(self)}"
-
-
-def no_mirror() -> Mirror:
-    """The models themselves are asked."""
-    return Mirror(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0))

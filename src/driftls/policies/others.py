@@ -47,7 +47,9 @@ class EnsembleTS(Policy):
         M.
     steps : int
         Coordinates that each copy moves a row.
-    regularisation, kappa, sigmas, epsilon, seed
+    sigmas : float
+        Fewer than for exact samples: each copy keeps its opinion for many rounds, and is tried out in all of them.
+    regularisation, kappa, epsilon, seed
         As for `LinUCB`.
 
     Examples
@@ -62,11 +64,11 @@ class EnsembleTS(Policy):
         dim: int | None = None,
         *,
         tracker: Tracker | None = None,
-        members: int = 20,
-        steps: int = 4,
+        members: int = 50,
+        steps: int = 1,
         regularisation: Any = None,
         kappa: float | None = None,
-        sigmas: float = 1.0,
+        sigmas: float = 0.8,
         epsilon: float = 0.0,
         seed: Seed = None,
     ) -> None:
