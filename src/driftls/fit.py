@@ -22,9 +22,10 @@ from driftls import engines, logs
 from driftls.errors import SettingsError
 from driftls.features import Crosses, Features, from_header
 from driftls.history import Reservoir
+from driftls.kernels.phi import ENTERED, LOOSE, N, PhiState
 from driftls.kernels.policy import ERRORS, LEARNED
 from driftls.kernels.track import HEALTH, MAX_NORM2, MAX_Y2
-from driftls.kernels.widths import ENTERED, DiagonalWidthState, N, PhiState
+from driftls.kernels.widths import DiagonalWidthState
 from driftls.policies import DisjointLinUCB, Policy
 from driftls.policies.disjoint import TAPE
 from driftls.policies.linucb import GRAM_UP_TO
@@ -327,7 +328,7 @@ def _absorb(width: Any, part: Part) -> None:
         width.coords[0] = part.squares
     elif isinstance(width, PhiState):
         width.squares[0] = part.squares
-        width.scalars[[ENTERED, N]] = part.n
+        width.scalars[[ENTERED, N, LOOSE]] = part.n, part.n, 1.0
 
 
 def _together(policy: Policy, total: dict[Any, Part], whole: bool) -> Policy:

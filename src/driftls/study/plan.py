@@ -17,7 +17,7 @@ from driftls import paper
 from driftls.environments import ChurningPool, FixedArms, FreshContexts, Pool
 from driftls.errors import DriftlsError, SettingsError
 from driftls.features import Features, UserFeatures, from_header
-from driftls.policies import Policy, named
+from driftls.policies import DisjointLinUCB, Policy, named
 from driftls.study.search import most_runs
 
 __all__ = ["Bandit", "Contender", "Log", "Plan", "Problem", "Range", "Search", "Seeds", "build"]
@@ -140,7 +140,8 @@ class Bandit(Strict, frozen=True):
 class Log(Strict, frozen=True):
     """Days of a log, to be replayed: those on which knobs are tuned, and those that are reported.
 
-    `features` has the kind, such as "Crosses" or "Hashed", and its settings; `lines` bounds a replay.
+    `features` has the kind, such as "Crosses" or "UserFeatures" (one model an article), and its settings; `lines`
+    bounds a replay.
     """
 
     name: Name
@@ -153,11 +154,9 @@ class Log(Strict, frozen=True):
         if both := set(self.tune) & set(self.report):
             raise ValueError(f"{min(both)} is in tune and in report: report on days that nothing was tuned on")
         try:
-            features = self.made()
+            self.made()
         except (DriftlsError, TypeError) as error:
             raise ValueError(f"features: {error}") from None
-        if isinstance(features, UserFeatures):
-            raise ValueError("features: UserFeatures tell no arm from another; take Crosses, Hashed or OuterProduct")
 
     @property
     def dim(self) -> int:
@@ -304,7 +303,7 @@ class Plan(Strict, frozen=True):
                     raise ValueError(f"policies[{number}] is tuned, but {problem.name!r} has no tune seeds or days")
                 for knobs in settings:
                     try:
-                        build(contender.policy, knobs, problem.dim, 0)
+                        build(contender.policy, knobs, problem, 0)
                     except DriftlsError as error:
                         raise ValueError(f"policies[{number}] with {knobs} on {problem.name!r}: {error}") from None
                 runs += most_runs(len(settings), self.search.keep, tune=tune, report=report)
@@ -350,6 +349,8 @@ def _pick(values: list[float] | Range, share: float) -> float:
     return values.at(float(share)) if isinstance(values, Range) else values[int(share * len(values))]
 
 
-def build(policy: str, knobs: Knobs, dim: int, seed: int) -> Policy:
-    """The policy of a setting."""
-    return named.make(policy, dim, seed=seed, table=POLICIES, **knobs)
+def build(policy: str, knobs: Knobs, problem: Problem, seed: int) -> Policy | DisjointLinUCB:
+    """The policy of a setting; with `UserFeatures`, one model an article."""
+    made = named.make(policy, problem.dim, seed=seed, table=POLICIES, **knobs)
+    disjoint = isinstance(problem, Log) and isinstance(problem.made(), UserFeatures)
+    return named.one_model_an_article(made, seed) if disjoint else made

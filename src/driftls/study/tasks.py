@@ -118,7 +118,7 @@ def _warm(task: Task) -> None:
 def _play(task: Task, rounds: int | None) -> Run:
     problem = task.problem
     try:
-        policy = build(task.policy, task.knobs, problem.dim, task.seed)
+        policy = build(task.policy, task.knobs, problem, task.seed)
         if isinstance(problem, Bandit):
             tracking, rounds = "relative_tracking_error" in task.metrics, rounds or problem.rounds
             bandit = problem.environment(task.seed)
