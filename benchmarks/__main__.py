@@ -10,7 +10,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
-for module, quick in (("trackers", []), ("pege", ["--quick"]), ("bandits", ["--quick"]), ("logs", [])):
+for module, quick in (
+    ("trackers", []),
+    ("pege", ["--quick"]),
+    ("bandits", ["--quick"]),
+    ("logs", []),
+    ("study", ["--quick"]),
+):
     arguments = quick if "--quick" in sys.argv else []
     print(f"\n== python -m benchmarks.{module} {' '.join(arguments)}", flush=True)
     subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *arguments], check=True)

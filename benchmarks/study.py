@@ -4,6 +4,7 @@
     python -m benchmarks.study overhead             # of the engine, a task: loky and Dask
     python -m benchmarks.study average              # what averaged shards lose against one stream
     python -m benchmarks.study fit --rows 20000000  # rows/s from Parquet, peak memory, against reading alone
+    python -m benchmarks.study [--quick]            # all of them
 
 Times mean something on an idle machine alone: the load average is printed first.
 """
@@ -190,20 +191,21 @@ def _run(call: Any) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figure", choices=("speedup", "overhead", "average", "fit"))
+    parser.add_argument("figure", nargs="?", choices=("speedup", "overhead", "average", "fit"), help="all if not given")
     parser.add_argument("--rounds", type=int, default=60_000, help="of each of the equal tasks")
     parser.add_argument("--rows", type=int, default=20_000_000, help="to fit")
     parser.add_argument("--policy", default="flinucb-cd", help="to fit")
+    parser.add_argument("--quick", action="store_true", help="fit a million rows")
     chosen = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    if chosen.figure == "speedup":
-        speedup(chosen.rounds)
-    elif chosen.figure == "overhead":
-        overhead()
-    elif chosen.figure == "average":
-        average()
-    else:
-        fit(chosen.rows, chosen.policy)
+    figures = {
+        "speedup": partial(speedup, chosen.rounds),
+        "overhead": overhead,
+        "average": average,
+        "fit": partial(fit, 1_000_000 if chosen.quick else chosen.rows, chosen.policy),
+    }
+    for name in [chosen.figure] if chosen.figure else figures:
+        figures[name]()
 
 
 if __name__ == "__main__":
