@@ -8,11 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
+import numpy as np
 import pytest
 
 from driftls import engines
 from driftls.errors import SettingsError
+from driftls.features import Hashed
+from driftls.fit import fit, shown_rows
+from driftls.logs import ParquetLog, synthetic_day, write_parquet
+from driftls.paper import linucb
 from driftls.study import Plan, run_study
 from driftls.study.results import read
 from test_study import same
@@ -27,9 +33,10 @@ policies = [{ policy = "linucb", knobs = { kappa = 0.5 } }, { policy = "random" 
 """
 
 
-@pytest.fixture
-def cluster(tmp_path):
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
     """The address of a scheduler, and two workers without a nanny: nobody brings a killed one back."""
+    tmp_path = tmp_path_factory.mktemp("cluster")
     file = tmp_path / "scheduler.json"
     place = ["--host", "127.0.0.1", "--no-dashboard"]
     commands = [["scheduler", *place, "--port", "0", "--scheduler-file", str(file)]]
@@ -40,7 +47,10 @@ def cluster(tmp_path):
         subprocess.Popen([sys.executable, "-m", "dask", *command], stdout=log, stderr=log) for command in commands
     ]
     try:
-        yield _address(file), processes[1:]
+        address = _address(file)
+        with distributed.Client(address) as client:
+            client.wait_for_workers(2, timeout=30)
+        yield address, processes[1:]
     finally:
         for process in processes:
             process.kill()
@@ -58,10 +68,20 @@ def _address(file):
     raise AssertionError("no scheduler")
 
 
+def test_a_fit_on_the_cluster_has_the_bits_of_one_here(cluster, tmp_path):
+    for seed in (1, 2, 3):
+        write_parquet(synthetic_day(lines=500, seed=seed), tmp_path / str(seed))
+    read_shown = partial(shown_rows, features=Hashed(40, user_dim=136))
+    paths = ParquetLog([str(tmp_path)]).paths
+    here, there = (
+        fit(linucb(40), paths, read_shown, **where).policy for where in ({"workers": 1}, {"cluster": cluster[0]})
+    )
+    for mine, other in zip(here.snapshot()[1].values(), there.snapshot()[1].values(), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
 def test_a_worker_killed_in_mid_study_costs_no_result_and_doubles_none(cluster, tmp_path):
     address, workers = cluster
-    with distributed.Client(address) as client:
-        client.wait_for_workers(2, timeout=30)
 
     def kill(stage, done, total):
         if done == 5 and workers[0].poll() is None:
@@ -76,6 +96,6 @@ def test_a_worker_killed_in_mid_study_costs_no_result_and_doubles_none(cluster, 
 
 
 def test_a_scheduler_that_does_not_answer_is_told_in_a_sentence(monkeypatch):
-    monkeypatch.setattr(engines, "PATIENCE", "1s")
+    monkeypatch.setattr(engines, "PATIENCE", 1.0)
     with pytest.raises(SettingsError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1\."):
         list(engines.each(abs, [1], cluster="tcp://127.0.0.1:1"))

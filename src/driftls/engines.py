@@ -6,6 +6,7 @@ engine: sums of BLAS then come out the same to the bit, and threads do not multi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from threading import Lock
@@ -15,7 +16,7 @@ from driftls.errors import DriftlsError, SettingsError, missing_extra
 
 __all__ = ["each", "in_order"]
 
-PATIENCE = "10s"  # for a scheduler to answer
+PATIENCE = 10.0  # seconds, for a scheduler to answer
 _ONE = Lock()  # a worker of Dask may have several threads, but a limit of threads holds for its process
 
 
@@ -89,13 +90,18 @@ def _loky(function: Callable[[Any], Any], items: Sequence[Any], workers: int) ->
 def _dask(function: Callable[[Any], Any], items: Sequence[Any], address: str) -> Iterator[tuple[int, Any]]:
     try:
         from distributed import Client, as_completed
+        from distributed.comm import connect
     except ImportError as error:
         raise missing_extra("distributed", "cluster", "a cluster") from error
+
+    async def ring() -> None:
+        await (await connect(address, timeout=PATIENCE)).close()
+
     try:
-        client = Client(address, timeout=PATIENCE, set_as_default=False)
+        asyncio.run(ring())  # a client that finds nobody would say so at length, and again when it is thrown away
     except (OSError, ValueError) as error:
         raise SettingsError(f"no scheduler answers at {address}. Start one with: dask scheduler") from error
-    with client:
+    with Client(address, set_as_default=False) as client:
         futures = client.map(partial(_call, function), range(len(items)), items, pure=False)
         for future in as_completed(futures, loop=client.loop):
             yield future.result()

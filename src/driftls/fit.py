@@ -27,6 +27,7 @@ from driftls.kernels.policy import ERRORS, LEARNED
 from driftls.kernels.track import HEALTH, MAX_NORM2, MAX_Y2
 from driftls.kernels.widths import DiagonalWidthState
 from driftls.policies import DisjointLinUCB, Policy
+from driftls.policies.bandit import Bandit
 from driftls.policies.disjoint import TAPE
 from driftls.policies.linucb import GRAM_UP_TO
 from driftls.trackers import CD, RLS, SAGA, Tracker
@@ -44,7 +45,7 @@ class Fit(NamedTuple):
     That is one "stream" through SAGA, or an "average" of shards.
     """
 
-    policy: Any
+    policy: Bandit
     rows: int
     method: str
 

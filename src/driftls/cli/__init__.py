@@ -43,7 +43,7 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
       driftls synth --lines 200000 --seed 1 --out day.gz
       driftls inspect day.gz
       driftls study study.toml --out study
-      driftls fit days --policy flinucb-cd --articles 30 --out warm.policy
+      driftls fit days --policy flinucb-saga --out warm.policy
       driftls bounds --mu 0.5 --c 6 --dim 24 --n 1000,10000
     """  # noqa: D301  (a backspace keeps the lines of a paragraph apart)
     if version:
