@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ class _Contest:
     problem: Problem
     settings: list[Knobs]
     rungs: list[tuple[int, int]]
-    left: list[int] = field(default_factory=list)
+    left: list[int]
 
 
 def run_study(
@@ -64,12 +65,31 @@ def run_study(
     >>> [row.seed for row in run_study(plan, "study", workers=1)]
     [1, 2]
     """
-    out, metric = Path(out), plan.metrics[0]
+    metric = plan.metrics[0]
+    study = _Study(plan, Path(out), partial(complete, workers=workers, cluster=cluster), progress)
     contests = _contests(plan)
-    digests = {day: digest_of(day) for log in plan.logs for day in (*log.tune, *log.report)}
-    rows: dict[str, Row] = {}
+    for rung in range(max(len(contest.rungs) for contest in contests)):
+        left = {i: contest.rungs[rung][1] for i, contest in enumerate(contests) if rung < len(contest.rungs)}
+        jobs = [(contests[i], study.tasks(contests[i], "tune", units)) for i, units in left.items()]
+        for (contest, _), found in zip(jobs, study.finish(f"tune {rung + 1}", jobs)):
+            _cut(contest, rung, [row.values[metric] for row in found], LARGER_IS_BETTER[metric])
+    study.finish("report", [(contest, study.tasks(contest, "report")) for contest in contests])
+    rows = list(study.rows.values())
+    write(rows, study.out / "results.parquet")
+    return rows
 
-    def tasks(contest: _Contest, stage: str, first: int | None = None) -> list[Task]:
+
+class _Study:
+    """What all stages share: where runs are done and kept, and the rows that are there."""
+
+    def __init__(
+        self, plan: Plan, out: Path, do: Callable[..., dict[str, Run]], progress: Callable[[str, int, int], None] | None
+    ) -> None:
+        self.plan, self.out, self.do, self.progress = plan, out, do, progress
+        self.digests = {day: digest_of(day) for log in plan.logs for day in (*log.tune, *log.report)}
+        self.rows: dict[tuple[str, str, str], Row] = {}  # two policies may meet in one setting, and share its runs
+
+    def tasks(self, contest: _Contest, stage: str, first: int | None = None) -> list[Task]:
         """All runs of what is left on the first units of the stage, setting by setting."""
         return [
             Task(
@@ -77,33 +97,25 @@ def run_study(
                 policy=contest.policy,
                 knobs=contest.settings[place],
                 seed=seed,
-                metrics=list(plan.metrics),
+                metrics=list(self.plan.metrics),
                 day=day,
-                digest=digests.get(day, ""),
+                digest=self.digests.get(day, ""),
             )
             for place in contest.left
-            for day, seed in contest.problem.units(stage, plan.seeds)[:first]
+            for day, seed in contest.problem.units(stage, self.plan.seeds)[:first]
         ]
 
-    def finish(stage: str, jobs: list[tuple[_Contest, list[Task]]]) -> dict[str, Run]:
-        tell = None if progress is None else lambda done, total: progress(stage, done, total)
-        every = [task for _, todo in jobs for task in todo]
-        runs = complete(every, out / "runs", workers=workers, cluster=cluster, progress=tell)
-        for contest, todo in jobs:
-            for task in todo:
-                kind = "report" if stage == "report" else "tune"
-                rows[task.key] = row_of(task, runs[task.key], stage=kind, label=contest.label, metrics=plan.metrics)
-        return runs
-
-    for rung in range(max(len(contest.rungs) for contest in contests)):
-        open_ = [contest for contest in contests if rung < len(contest.rungs)]
-        jobs = [(contest, tasks(contest, "tune", contest.rungs[rung][1])) for contest in open_]
-        finish(f"tune {rung + 1}", jobs)
-        for contest, done in jobs:
-            _cut(contest, rung, [rows[task.key].values[metric] for task in done], LARGER_IS_BETTER[metric])
-    finish("report", [(contest, tasks(contest, "report")) for contest in contests])
-    write(list(rows.values()), out / "results.parquet")
-    return list(rows.values())
+    def finish(self, stage: str, jobs: list[tuple[_Contest, list[Task]]]) -> list[list[Row]]:
+        """The rows of all tasks, contest by contest."""
+        tell = None if self.progress is None else partial(self.progress, stage)
+        runs = self.do([task for _, tasks in jobs for task in tasks], self.out / "runs", progress=tell)
+        found = []
+        for contest, tasks in jobs:
+            keep = partial(row_of, stage=stage.split()[0], label=contest.label, metrics=self.plan.metrics)
+            rows = {(contest.label, contest.problem.name, task.key): keep(task, runs[task.key]) for task in tasks}
+            self.rows |= rows
+            found.append(list(rows.values()))
+        return found
 
 
 def _contests(plan: Plan) -> list[_Contest]:
