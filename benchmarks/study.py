@@ -160,7 +160,7 @@ def _decode(path: str) -> int:
 
 
 def fit(rows: int, name: str) -> dict[str, float]:
-    """On one core; the memory is the peak of this process, which has made nothing but the fit."""
+    """In seconds of a core, which others on the machine change less; memory is the peak of this process."""
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         maker = partial(_days, Path(folder), rows)
@@ -168,15 +168,15 @@ def fit(rows: int, name: str) -> dict[str, float]:
         features = UserFeatures(136)
         history = {"history": Reservoir(20_000)} if name == "flinucb-saga" else {}
         policy = {**paper.POLICIES, **named.POLICIES}[name](features.dim, None, 0, **history)
-        begin = time.perf_counter()
+        begin = time.process_time()
         done = fits.fit(policy, paths, partial(fits.shown_rows, features=features), workers=1)
-        found["fit"] = time.perf_counter() - begin
+        found["fit"] = time.process_time() - begin
         found["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         for label, read in (("blocks", _just_read), ("pyarrow", _decode)):
-            begin = time.perf_counter()
+            begin = time.process_time()
             some = paths[: max(1, len(paths) // 4)]
             count = sum(map(read, some))
-            found[label] = (time.perf_counter() - begin) * done.rows / count
+            found[label] = (time.process_time() - begin) * done.rows / count
     speed, alone, raw = done.rows / found["fit"], found["fit"] / found["blocks"], found["fit"] / found["pyarrow"]
     print(
         f"{name}: {done.rows} rows, d = 136, in {found['fit']:.1f} s: {speed:,.0f} rows/s on one core, {alone:.2f}x of"
