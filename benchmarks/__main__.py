@@ -1,4 +1,4 @@
-"""`make bench`: the figures of the trackers, of PEGE and of the bandits, one after the other.
+"""`make bench`: all figures of docs/benchmarks.md, one after the other.
 
     python -m benchmarks [--quick]
 
@@ -10,14 +10,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PARTS = {"trackers": [], "pege": ["--quick"], "bandits": ["--quick"], "logs": [], "replay": ["--quick"]}
+PARTS = {
+    "trackers": [],
+    "pege": ["--quick"],
+    "bandits": ["--quick"],
+    "logs": [],
+    "replay": ["--quick"],
+    "study": ["--quick"],
+}
 for module, quick in PARTS.items():
-    ("trackers", []),
-    ("pege", ["--quick"]),
-    ("bandits", ["--quick"]),
-    ("logs", []),
-    ("replay", ["--quick"]),
-):
     arguments = quick if "--quick" in sys.argv else []
     print(f"\n== python -m benchmarks.{module} {' '.join(arguments)}", flush=True)
     subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *arguments], check=True)
