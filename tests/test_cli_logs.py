@@ -149,6 +149,11 @@ def test_without_pyarrow_parquet_says_what_to_install(day: Path, tmp_path: Path)
     assert driftls("inspect", day, script=script).returncode == 0
 
 
+def test_importing_logs_and_features_brings_no_extra() -> None:
+    script = "import sys, driftls.logs, driftls.features; print({'pyarrow', 'sklearn', 'pandas'} & set(sys.modules))"
+    assert driftls(script=script).stdout == "set()\n"
+
+
 def test_a_terminal_sees_lines_rate_and_time(day: Path, tmp_path: Path) -> None:
     leader, follower = pty.openpty()
     command: list[Any] = [sys.executable, "-m", "driftls", "convert", day, "--out", tmp_path / "days", "--json"]

@@ -164,6 +164,11 @@ def test_one_model_an_article_takes_the_visitor(block: Block) -> None:
     assert len(policy) == len(np.unique(np.concatenate([event.arms for event in list(block)[:20]])))
 
 
+def test_numpy_numbers_are_kept_as_plain_ones() -> None:
+    features = Crosses(np.int64(3), articles=np.int32(2))  # type: ignore[arg-type]
+    assert from_header(json.loads(json.dumps(features.to_header()))) == features
+
+
 def test_more_articles_than_declared_are_refused_and_nothing_is_changed(block: Block) -> None:
     event = block[0]
     features = Crosses(DIM, articles=len(event.arms))

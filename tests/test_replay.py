@@ -40,7 +40,7 @@ class Kept(Log):
 
 @pytest.fixture(scope="module")
 def day():
-    return Kept(list(synthetic_day(lines=3000, seed=3).blocks(size=1100, truth=True)))
+    return Kept(list(synthetic_day(lines=3000, seed=3, ctr=0.2).blocks(size=1100, truth=True)))
 
 
 def six_by_six(lines, seed):
@@ -283,7 +283,7 @@ def test_what_cannot_be_replayed_is_told_before_the_first_line(day):
     with pytest.raises(SettingsError, match="engine must be"):
         replay(DisjointLinUCB(136, seed=0), day, engine="fast")
     with pytest.raises(InputError, match="no line"):
-        replay(DisjointLinUCB(136, seed=0), [])
+        replay(DisjointLinUCB(136, seed=0), Kept([]))
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def driftls(*arguments):
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("logs") / "day.gz"
-    synthetic_day(lines=3000, seed=3).write(path)
+    synthetic_day(lines=3000, seed=3, ctr=0.2).write(path)
     return path
 
 
@@ -324,7 +324,7 @@ def test_the_command_prints_what_the_function_gives(file, day, tmp_path):
     [
         (["--policy", "best"], 2, "is not one of"),
         ([], 2, "name a policy"),
-        (["--policy", "random", "--features", "outer"], 3, "article features"),
+        (["--policy", "random", "--features", "outer"], 3, "user_dim=6"),
         (["--policy", "random", "--metric", "regret"], 2, "the truth"),
     ],
 )

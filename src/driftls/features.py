@@ -92,7 +92,9 @@ class Features(ABC):
 
     def to_header(self) -> dict[str, Any]:
         """What a file keeps, as plain numbers and lists."""
-        return {"features": type(self).__name__, "version": VERSION, **{k: getattr(self, k) for k in self._settings()}}
+        values = ((name, getattr(self, name)) for name in self._settings())
+        settings = {name: value if isinstance(value, bool) else int(value) for name, value in values}
+        return {"features": type(self).__name__, "version": VERSION, **settings}
 
 
 @dataclass(frozen=True)

@@ -114,9 +114,9 @@ class Player:
         if code:
             raise self.policy._arm_fault(code) if not self.disjoint else self.policy._user_fault(code)
         job = new_rounds(first, np.full(len(block), NEVER) if delay else block.shown, block.reward[:, None])
-        borders = np.flatnonzero(np.diff(pool)) + 1
+        borders = (np.flatnonzero(np.diff(pool)) + 1).tolist()
         for begin, end in zip([0, *borders], [*borders, len(block)]):
-            slots = self._slots(matrix, block, int(begin))
+            slots = self._slots(matrix, block, begin)
             while begin < end:
                 self._learn_due(line + begin, delay)
                 upto = self._until(begin, end, line, delay)

@@ -31,6 +31,7 @@ from driftls.policies.inputs import (
     renamed,
     row_of,
 )
+from driftls.policies.ridge import better_ridge, next_look, set_ridge
 from driftls.trackers import Tracker
 from driftls.trackers.inputs import Block, as_block, as_numbers, fault
 from driftls.widths import KINDS, Width
@@ -151,6 +152,7 @@ class Policy(Bandit):
             tracker._prepare(1, row, 0)
         self._ready(0)
         self._enter(tracker, row, slot)
+        self._look_at_ridge()
 
     def _act(self, arms: Block, slots: NDArray[np.int64], job: Any, task: int, first: int, last: int) -> int:
         entry = self._entries.dense if isinstance(arms, DenseRows) else self._entries.sparse
@@ -261,6 +263,18 @@ class Policy(Bandit):
         if slots is not self._no_slots:
             kernels.open_slots(self._width, block, slots)
         return slots
+
+    def _between(self) -> None:
+        super()._between()
+        self._look_at_ridge()
+
+    def _look_at_ridge(self) -> None:
+        """Where lambda is estimated, and it is time to: move it."""
+        learned, look = self._scalars[kernels.LEARNED], self._scalars[kernels.LOOK]
+        if 0.0 < look <= learned:
+            lam = better_ridge(self.tracker, self._width, self._scalars[kernels.ERRORS] / learned)
+            set_ridge(self.tracker, self._width, lam)
+            self._scalars[kernels.LOOK] = next_look(learned)
 
     def _play(self, arms: Block, slots: NDArray[np.int64], job: Any, first: int, last: int) -> None:
         super()._play(arms, slots, job, first, last)

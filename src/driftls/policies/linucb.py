@@ -8,7 +8,9 @@ import numpy as np
 
 from driftls.draws import Draws, Seed
 from driftls.errors import SettingsError
+from driftls.kernels.policy import LOOK
 from driftls.policies.base import Policy
+from driftls.policies.ridge import FIRST_LOOK, can_adapt
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
 from driftls.trackers import CD, RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth, Width
@@ -29,7 +31,8 @@ class LinUCB(Policy):
     tracker, width : optional
         Any of `driftls.trackers` and `driftls.widths`.
     regularisation : schedule
-        Of a tracker that is chosen for you; `ridge(1)` by default.
+        Of a tracker that is chosen for you. By default `ridge(1)`, which is estimated from the data as they come where
+        that is known to be safe: arms that are dense and do not recur, and kappa estimated too.
     kappa : float, optional
         Weight of the width. By default estimated: `sigmas` standard deviations of the noise.
     sigmas : float, optional
@@ -66,6 +69,7 @@ class LinUCB(Policy):
         if tracker is None and width is not None:
             raise SettingsError("width needs a tracker: LinUCB chooses both itself, or neither.")
         self._auto = tracker is None
+        self._adaptive = tracker is None and regularisation is None and kappa is None
         self._regularisation = ridge(1.0) if regularisation is None else as_schedule(regularisation, "regularisation")
         self._seeds = np.random.default_rng(seed).spawn(2)
         self._sigmas, self.reason = sigmas, "given: tracker and width were chosen by the caller"
@@ -97,9 +101,12 @@ class LinUCB(Policy):
         if self._auto:  # the first arms are here: the parts are chosen for good
             tracker, width = self._decide(self.dim, sparse=sparse, recurring=recurring)
             sigmas = (2.0 if recurring else 1.0) if self._sigmas is None else self._sigmas
+            features, pending = self.features, self._pending
             Policy.__init__(self, tracker, width, sigmas=sigmas, **self._common)  # type: ignore[arg-type]
-            self._auto = False
+            self.features, self._pending, self._auto = features, pending, False
         super()._start(sparse, recurring)
+        if self._adaptive and not sparse and not recurring and can_adapt(self.tracker, self._width):
+            self._scalars[LOOK] = FIRST_LOOK
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         header, arrays = super().snapshot()
@@ -109,6 +116,7 @@ class LinUCB(Policy):
                 raise SettingsError("regularisation is a function of n, which no file can hold before the first arms.")
             kept = {**self._common, "seed": self._seed_states()}
             header["auto"] = {"regularisation": to_header(self._regularisation), "sigmas": self._sigmas, "common": kept}
+            header["auto"]["adaptive"] = self._adaptive
         return header, arrays
 
     def _seed_states(self) -> list[dict[str, Any]]:
@@ -116,9 +124,10 @@ class LinUCB(Policy):
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         super()._restore(header, arrays)
-        self.reason, self._auto = header["reason"], header["auto"] is not None
+        self.reason, self._auto, self._adaptive = header["reason"], header["auto"] is not None, False
         if self._auto:
             auto = header["auto"]
+            self._adaptive = auto["adaptive"]
             self._regularisation, self._sigmas = from_header(auto["regularisation"]), auto["sigmas"]
             self._seeds = [_generator(state) for state in auto["common"]["seed"]]
             self._common = {**auto["common"], "seed": self._seeds[0]}

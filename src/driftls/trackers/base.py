@@ -312,6 +312,11 @@ class Tracker(Saveable):
         absolute, size = float(np.linalg.norm(self.theta - exact)), float(np.linalg.norm(exact))
         return TrackingError(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
 
+    def _set_ridge(self, total: float) -> None:
+        """From now on n lambda_n = total."""
+        self.regularisation = schedules.ridge(total)
+        self._plan.regularisation[:] = schedules.encode(self.regularisation)
+
     def _let_go(self) -> None:
         """The history was closed: keep its counters, forget the addresses of its rows."""
         assert self.history is not None
