@@ -12,9 +12,35 @@ from driftls.cli.common import app, typer
 from driftls.errors import DriftlsError, MissingExtraError, SettingsError
 
 # in the order in which help lists them
-from driftls.cli import reproduce, synth, convert, inspect, replay, simulate, report, bounds, warmup  # isort: skip
+from driftls.cli import (  # isort: skip
+    reproduce,
+    synth,
+    convert,
+    inspect,
+    replay,
+    simulate,
+    study,
+    fit,
+    report,
+    bounds,
+    warmup,
+)
 
-__all__ = ["app", "bounds", "convert", "inspect", "replay", "report", "reproduce", "run", "simulate", "synth", "warmup"]
+__all__ = [
+    "app",
+    "bounds",
+    "convert",
+    "fit",
+    "inspect",
+    "replay",
+    "report",
+    "reproduce",
+    "run",
+    "simulate",
+    "study",
+    "synth",
+    "warmup",
+]
 
 
 def run(arguments: list[str] | None = None) -> None:
@@ -40,6 +66,8 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
       driftls report runs --out report.html
       driftls synth --lines 200000 --seed 1 --out day.gz
       driftls inspect day.gz
+      driftls study study.toml --out study
+      driftls fit days --policy flinucb-saga --out warm.policy
       driftls bounds --mu 0.5 --c 6 --dim 24 --n 1000,10000
       driftls warmup
     """  # noqa: D301  (a backspace keeps the lines of a paragraph apart)

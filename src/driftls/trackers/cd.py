@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftls.errors import SettingsError
 from driftls.history import History, Reservoir
@@ -75,6 +76,22 @@ class CD(Tracker):
             b = residual + A @ theta + scalars[cd.RIDGE] * theta
             target._set_sums(A, b, float(scalars[cd.RIDGE]), int(self._book[track_kernels.SEEN]))
         return target
+
+    def _set_sums(self, A: NDArray[np.float64], b: NDArray[np.float64], total_ridge: float, n: int) -> None:
+        """Stand at the exact solution of somebody else's sums."""
+        if self._state is None:
+            self._start(False)
+        coords, scalars, gram = self._state
+        gram[...], scalars[cd.RIDGE], scalars[cd.SCALE] = A, total_ridge, 1.0
+        target = RLS(self.dim, regularisation=self.regularisation, method="cholesky")
+        target._set_sums(A, b, total_ridge, n)
+        theta = target.theta
+        coords[cd.THETA], coords[cd.RESIDUAL], coords[cd.DIAGONAL] = (
+            theta,
+            b - A @ theta - total_ridge * theta,
+            np.diag(A),
+        )
+        self._book[track_kernels.SEEN] = n
 
     def _extra_settings(self) -> dict[str, Any]:
         return {"discount": self.discount}

@@ -214,6 +214,8 @@ class RLS(Tracker):
         state.scalars[kernels.RIDGE], state.scalars[kernels.SEEN] = total_ridge, n
         self._book[track.SEEN] = n
         self._solved_at = -1
+        if state.inverse.size and not kernels.refactorise(state):
+            state.scalars[kernels.ROUTE] = kernels.WAITING
 
     def _extra_settings(self) -> dict[str, Any]:
         return {"discount": self.discount, "method": self.method}

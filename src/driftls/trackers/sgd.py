@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.draws import Seed
@@ -14,7 +15,7 @@ from driftls.kernels import gd, lazy, sag, svrg
 from driftls.kernels.gd import AveragedGDState, GDState
 from driftls.kernels.sag import SAGAState, SAGState
 from driftls.kernels.svrg import SVRGAverageState, SVRGState
-from driftls.kernels.track import WINDOW
+from driftls.kernels.track import BOOK, HELD, SEEN, USED, WINDOW
 from driftls.schedules import Normalised, ridge
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import RLS
@@ -261,6 +262,23 @@ class _TableTracker(StochasticTracker):
         capacity = 0 if self.history.rows is None else self.history.rows.y.size
         state_class: Any = self._state_class
         return state_class(coordinates(2, self.dim, sparse), scalars, np.zeros(capacity))
+
+    def _at(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], n: int, health: Any) -> Self:
+        """A tracker like this unused one that stands at theta and holds these of n rows, with their residuals there."""
+        header, arrays = self.snapshot()
+        assert self.history is not None
+        held, sparse = len(y), bool(sp.issparse(X))
+        residual = X @ theta - y
+        parts = {"start": X.indptr, "indices": X.indices, "values": X.data} if sparse else {"X": X}
+        book = np.zeros(BOOK, dtype=np.int64)
+        book[[HELD, SEEN, USED]] = held, n, X.nnz if sparse else 0
+        header["sparse"] = sparse
+        header["history"] |= {"open": True, "sparse": sparse, "book": book.tolist()}
+        arrays |= {f"history.{name}": array for name, array in (parts | {"y": y}).items()}
+        coords, scalars = np.stack([theta, X.T @ residual]), np.zeros(sag.SCALARS)
+        scalars[lazy.P] = 1.0
+        arrays |= {"state.coords": coords, "state.scalars": scalars, "state.residual": residual, "health": health}
+        return self.from_snapshot(header, arrays)
 
 
 class SAG(_TableTracker):

@@ -1,0 +1,278 @@
+"""Warm starts: sums over shards are exact, averages are close, and what comes out goes on learning."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from driftls import fit as fit_module
+from driftls import logs, paper
+from driftls.errors import SettingsError
+from driftls.features import Crosses, Hashed, UserFeatures
+from driftls.fit import Sample, _smallest, fit, shown_rows, with_articles
+from driftls.history import Growing, Reservoir
+from driftls.policies import DisjointLinUCB, EnsembleTS, LinTS, LinUCB, named
+from driftls.trackers import CD, GD, RLS, SAGA
+from driftls.widths import DiagonalWidth, ExactWidth
+
+DIM, SHARDS, NOISE = 6, [300, 1, 512, 0, 87], 0.3
+THETA = np.linspace(-1.0, 1.0, DIM)
+
+
+def read(shard, sparse=False, theta=THETA, block=100):
+    """Blocks of the `shard`-th shard."""
+    rng = np.random.default_rng([5, shard])
+    X = rng.normal(size=(SHARDS[shard], theta.size)) * (rng.random((SHARDS[shard], theta.size)) < 0.7)
+    y = X @ theta + NOISE * rng.normal(size=len(X))
+    for first in range(0, len(y), block):
+        piece = X[first : first + block]
+        yield sp.csr_array(piece) if sparse else piece, y[first : first + block]
+
+
+def everything(**settings):
+    blocks = [pair for shard in range(len(SHARDS)) for pair in read(shard, **settings)]
+    return np.vstack([X for X, _ in blocks]), np.concatenate([y for _, y in blocks])
+
+
+def saga(capacity=200, dim=DIM):
+    return named.POLICIES["flinucb-saga"](dim, None, 3, history=Reservoir(capacity))
+
+
+MAKERS = {
+    "linucb": paper.linucb,
+    "flinucb-cd": partial(named.make, "flinucb-cd"),
+    "flinucb-saga": lambda dim: saga(dim=dim),
+}
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", MAKERS)
+def test_sums_over_shards_give_the_solution_of_all_rows(name, sparse):
+    X, y = everything()
+    exact = RLS(DIM).partial_fit(X, y)
+    found = fit(MAKERS[name](DIM), range(len(SHARDS)), partial(read, sparse=sparse), workers=1)
+    assert (found.rows, found.method, len(found.policy.tracker)) == (900, "sums", 900)
+    np.testing.assert_allclose(found.policy.theta, exact.theta, rtol=0, atol=1e-9 * np.abs(exact.theta).max())
+    if name != "flinucb-saga":
+        arms = np.random.default_rng(1).normal(size=(4, DIM))
+        by_hand = LinUCB(tracker=exact, width=ExactWidth())
+        ids = range(4)
+        # phi by coordinate descent stops at a small residual; exact widths agree to rounding
+        tolerance = 1e-9 if name == "linucb" else 1e-3
+        np.testing.assert_allclose(found.policy.widths(arms, ids=ids), by_hand.widths(arms, ids=ids), rtol=tolerance)
+
+
+def test_the_sums_that_cd_keeps_are_those_of_one_machine():
+    found = fit(named.make("flinucb-cd", DIM), range(len(SHARDS)), read, workers=1).policy.tracker
+    online = CD(DIM).partial_fit(*everything())
+    np.testing.assert_allclose(found._state.gram, online._state.gram, rtol=1e-9)
+    np.testing.assert_allclose(found.target.theta, online.target.theta, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_number_of_workers_changes_no_bit(name):
+    one, two = (fit(MAKERS[name](DIM), range(len(SHARDS)), read, workers=workers).policy for workers in (1, 2))
+    for mine, other in zip(one.snapshot()[1].values(), two.snapshot()[1].values(), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_fitted_policy_chooses_learns_and_comes_back_from_a_file(name, tmp_path):
+    policy = fit(MAKERS[name](DIM), range(len(SHARDS)), read, workers=1).policy
+    policy.save(tmp_path / "warm.policy")
+    again = type(policy).load(tmp_path / "warm.policy")
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        arms = rng.normal(size=(5, DIM))
+        chosen = policy.choose(arms)
+        assert again.choose(arms) == chosen
+        for one in (policy, again):
+            one.learn(arms, float(arms[chosen] @ THETA), arm=chosen)
+    np.testing.assert_array_equal(policy.theta, again.theta)
+    assert np.linalg.norm(policy.theta - THETA) < 0.1
+
+
+@pytest.mark.parametrize("name", ["flinucb-cd", "flinucb-saga"])
+def test_kappa_starts_from_the_noise_of_the_rows(name):
+    policy = fit(MAKERS[name](DIM), range(len(SHARDS)), read, workers=1).policy
+    # the standard deviation of a standard deviation from 900 rows is 2.4%: four of them
+    assert policy.kappa == pytest.approx(NOISE, rel=4 / np.sqrt(2 * 900))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_without_sums_shards_are_averaged_and_one_worker_learns_a_stream(monkeypatch, workers):
+    monkeypatch.setattr(fit_module, "GRAM_UP_TO", 0)
+    monkeypatch.setattr(fit_module.engines, "_loky", lambda function, items, _: enumerate(map(function, items)))
+    found = fit(saga(capacity=900), [0, 2, 4], read, workers=workers)
+    exact = RLS(DIM)
+    for shard in (0, 2, 4):
+        for X, y in read(shard):
+            exact.partial_fit(X, y)
+    assert found.method == ("stream" if workers == 1 else "average")
+    # theta itself is known to sigma sqrt(d/n): an approximation should not add as much again
+    assert np.linalg.norm(found.policy.theta - exact.theta) < NOISE * np.sqrt(DIM / found.rows)
+    assert found.policy.kappa == pytest.approx(NOISE, rel=0.15)
+
+
+def test_a_sample_of_samples_is_uniform_over_all_rows():
+    counts = np.zeros(60)
+    rng = np.random.default_rng(0)
+    trials, kept = 3000, 6
+    for _ in range(trials):
+        parts = []
+        for first, last in ((0, 50), (50, 52), (52, 60)):
+            rows = np.arange(first, last, dtype=float)
+            sample = None
+            for piece in np.array_split(rows, 3):
+                sample = _smallest(sample, Sample(rng.random(len(piece)), piece[:, None], piece), kept)
+            parts.append(sample)
+        merged = _smallest(_smallest(parts[0], parts[1], kept), parts[2], kept)
+        assert len(set(merged.y)) == kept
+        counts[merged.y.astype(int)] += 1
+    share = kept / 60
+    # each count is binomial: the largest of 60 stays within 4.5 standard deviations
+    assert np.abs(counts - trials * share).max() < 4.5 * np.sqrt(trials * share * (1 - share))
+
+
+ARTICLES = {
+    "linucb": lambda: DisjointLinUCB(DIM, tracker=RLS(DIM), width=ExactWidth(), seed=0),
+    "cd": lambda: DisjointLinUCB(DIM, tracker=CD(DIM), seed=0),
+    "saga": lambda: DisjointLinUCB(DIM, tracker=SAGA(DIM, history=Reservoir(50)), seed=0),
+}
+
+
+def read_articles(shard):
+    """The rows of `read`, each of one of three arms."""
+    for number, (X, y) in enumerate(read(shard)):
+        yield X, y, np.random.default_rng([shard, number]).integers(7, 10, len(y))
+
+
+@pytest.mark.parametrize("name", ARTICLES)
+def test_each_arm_has_a_model_of_its_own_rows(name):
+    found = fit(ARTICLES[name](), range(len(SHARDS)), read_articles, workers=1)
+    online = ARTICLES["linucb"]()
+    rows = [block for shard in range(len(SHARDS)) for block in read_articles(shard)]
+    for X, y, ids in rows:
+        for x, reward, arm in zip(X, y, ids):
+            online.choose(x, ids=[7, 8, 9])
+            online.learn(x, reward, arm=int(arm) - 7, ids=[7, 8, 9])
+    policy = found.policy
+    assert (found.rows, found.method, len(policy)) == (900, "sums", 3)
+    for arm in (7, 8, 9):
+        assert len(policy.model(arm)) == sum((ids == arm).sum() for *_, ids in rows)
+        np.testing.assert_allclose(policy.model(arm).theta, online.model(arm).theta, rtol=0, atol=1e-9)
+    user = np.ones(DIM)
+    if name == "linucb":
+        np.testing.assert_allclose(policy.widths(user, ids=[7, 8, 9]), online.widths(user, ids=[7, 8, 9]), rtol=1e-9)
+    else:
+        squares = {arm: sum((X[ids == arm] ** 2).sum(axis=0) for X, _, ids in rows) for arm in (7, 8, 9)}
+        ridge = 1.0
+        expected = [np.sqrt((user**2 / (ridge + squares[arm])).sum()) for arm in (7, 8, 9)]
+        np.testing.assert_allclose(policy.widths(user, ids=[7, 8, 9]), expected, rtol=1e-9)
+    # the standard deviation of a standard deviation from 900 rows is 2.4%: four of them, and three models were fitted
+    assert policy.kappa == pytest.approx(NOISE, rel=4 / np.sqrt(2 * 900) + 3 * DIM / 900)
+    policy.learn(user, 1.0, arm=policy.choose(user, ids=[7, 8, 9]), ids=[7, 8, 9])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LinTS(DIM), r"SampleWidth\(\) has to see every row"),
+        (lambda: EnsembleTS(DIM), r"EnsembleWidth\(.*\) has to see every row"),
+        (lambda: LinUCB(DIM), "unused policy whose tracker is given"),
+        (lambda: LinUCB(tracker=RLS(DIM).partial_fit(np.eye(DIM), np.ones(DIM))), "unused policy"),
+        (lambda: named.make("flinucb-cd", DIM, discount=0.9), "without a discount"),
+        (lambda: named.make("flinucb-saga", DIM), r"SAGA with history=Reservoir"),
+        (lambda: LinUCB(tracker=GD(DIM, history=Growing()), width=DiagonalWidth()), r"fit needs RLS, CD, or SAGA"),
+        (lambda: LinUCB(tracker=SAGA(DIM, history=Reservoir(5)), width=ExactWidth()), r"ExactWidth\(\) has to"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused_with_the_reason(make, message):
+    with pytest.raises(SettingsError, match=message):
+        fit(make(), [0], read, workers=1)
+
+
+def test_shards_without_rows_are_told():
+    with pytest.raises(SettingsError, match="nothing to fit"):
+        fit(paper.linucb(DIM), [3], read, workers=1)
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory):
+    """A synthetic day that crosses midnight, as Parquet in two folders."""
+    folder = tmp_path_factory.mktemp("days")
+    logs.write_parquet(logs.synthetic_day(lines=4000, seed=1), folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: UserFeatures(136, constant=True), lambda: Crosses(136, articles=80), lambda: Hashed(500, user_dim=136)],
+)
+def test_a_row_is_the_arm_that_was_shown(days, make):
+    features = make()
+    log = logs.read(days)
+    rows = [pair for path in log.paths for pair in shown_rows(path, features)]
+    X, y, ids = (stack(column) for stack, column in zip((sp.vstack, np.concatenate, np.concatenate), zip(*rows)))
+    X = X.tocsr()
+    events = list(log)
+    assert len(events) == len(y) == 4000
+    for i in range(0, 4000, 371):
+        assert (y[i], ids[i]) == (events[i].reward, events[i].arm)
+        assert (X[[i]] != features.arms(events[i])[[events[i].shown]]).nnz == 0
+
+
+def test_all_shards_give_an_article_the_same_block(days):
+    paths = logs.read(days).paths
+    assert len(paths) == 2
+    features = with_articles(Crosses(136, articles=80), paths, workers=1)
+    known = features.to_header()["ids"]
+    assert set(known) == {int(i) for event in logs.read(days) for i in event.arms}
+    for path in reversed(paths):
+        list(shown_rows(path, features))
+    assert features.to_header()["ids"] == known
+
+
+def driftls(*arguments):
+    return subprocess.run([sys.executable, "-m", "driftls", *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_the_command_writes_a_policy_that_knows_the_log(days, tmp_path):
+    out = tmp_path / "warm.policy"
+    done = driftls(
+        "fit", days, "--policy", "linucb", "--features", "hashed", "--width", 60, "--out", out, "--workers", 1, "--json"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert (told["rows"], told["shards"], told["method"], told["dim"]) == (4000, 2, "sums", 60)
+    policy = LinUCB.load(out)
+    features = policy.features
+    assert features == Hashed(60, user_dim=136)
+    exact = RLS(60)
+    for path in logs.read(days).paths:
+        for X, y, _ in shown_rows(path, features):
+            exact.partial_fit(X, y)
+    np.testing.assert_allclose(policy.theta, exact.theta, rtol=0, atol=1e-9 * np.abs(exact.theta).max())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--policy", "linucbb"], 2, "'linucbb' is not one of"),
+        (["--policy", "lints"], 2, "SampleWidth() has to see every row"),
+        (["--policy", "flinucb-cd", "--features", "crosses", "--articles", "2"], 3, "room for 2 articles"),
+        (["--policy", "linucb", "--dim", "5"], 3, "user_dim=5"),
+    ],
+)
+def test_a_mistake_is_one_line_and_an_exit_code(days, tmp_path, arguments, code, message):
+    done = driftls("fit", days, "--out", tmp_path / "warm.policy", "--workers", 1, *arguments)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "warm.policy").exists()

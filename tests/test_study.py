@@ -1,0 +1,355 @@
+"""Studies: the file is checked as a whole, and results are the same however and wherever the runs were done."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import msgspec
+import numpy as np
+import pytest
+
+from driftls import engines
+from driftls.errors import CorruptFileError, DriftlsError, SettingsError
+from driftls.logs import synthetic_day, write_parquet
+from driftls.policies import DisjointLinUCB, named
+from driftls.run import Run, interval
+from driftls.study import Plan, run_study
+from driftls.study import tasks as tasks_module
+from driftls.study.plan import Contender, Range, Search, build
+from driftls.study.results import leaderboard, read
+from driftls.study.search import best, most_runs, rungs
+from driftls.study.tasks import Task, complete, digest_of, execute
+
+TEXT = """
+metrics = ["regret", "reward"]
+budget = 100
+seeds = { tune = [0, 1, 2, 3], report = { first = 10, count = 3 } }
+
+[search]
+method = "grid"
+
+[[bandits]]
+name = "small"
+kind = "fixed-arms"
+dim = 5
+arms = 8
+rounds = 300
+
+[[policies]]
+policy = "linucb"
+knobs = { kappa = [0.05, 0.3, 1.0, 3.0] }
+
+[[policies]]
+policy = "random"
+"""
+
+
+def same(rows):
+    """Rows without what a clock has measured."""
+    return [msgspec.structs.replace(row, microseconds=0.0) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The study of TEXT, in this process."""
+    out = tmp_path_factory.mktemp("whole")
+    return out, run_study(Plan.parse(TEXT), out, workers=1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("dim = 5", 'dim = "5"', r"\$\.bandits\[0\]\.dim"),
+        ("dim = 5", "dim = 0", r">= 1.*\$\.bandits\[0\]\.dim"),
+        ("arms = 8", "arms = 8\nnnz = 2", r"fixed-arms has no nnz.*\$\.bandits\[0\]"),
+        ('"grid"', '"gird"', r"gird.*\$\.search\.method"),
+        ('method = "grid"', "drawz = 3", r"drawz.*\$\.search"),
+        ("kappa =", "kapa =", r"no knob 'kapa'.*\$\.policies\[0\]"),
+        ("[0.05, 0.3, 1.0, 3.0]", "[]", r"knob 'kappa'.*\$\.policies\[0\]"),
+        ("[0.05, 0.3, 1.0, 3.0]", "{ low = 1.0, high = 0.5 }", r"'kappa'.*low < high.*\$\.policies\[0\]"),
+        ("0.05", "-0.05", r"policies\[0\].*'kappa': -0\.05.*'small'"),
+        ('"random"', '"randon"', r"'randon' is not one of.*\$\.policies\[1\]"),
+        ('"random"', '"linucb"\nknobs = { kappa = [1.0] }', r"policies: 'linucb' comes twice"),
+        ("budget = 100", "budget = 15", r"budget: .* up to 18 runs, but 15"),
+        ("first = 10", "first = 3", r"seed 3 is in tune and in report.*\$\.seeds"),
+        ("tune = [0, 1, 2, 3], ", "", r"policies\[0\] is tuned, but 'small' has no tune seeds"),
+        ('"reward"', '"clicks"', r"clicks.*\$\.metrics\[1\]"),
+        ('"reward"', '"relative_tracking_error"', r"metrics: random follows no theta"),
+        ('"reward"', '"ctr"', r"metrics: ctr is a metric of logs"),
+        ("[[bandits]]", "[[bandids]]", r"unknown field `bandids`"),
+        ("metrics =", "metrics ", r"line 2"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_by_its_key_before_anything_runs(old, new, message):
+    assert old in TEXT
+    with pytest.raises(SettingsError, match=f"(?s){message}"):
+        Plan.parse(TEXT.replace(old, new))
+
+
+def test_a_grid_has_every_combination_and_the_ends_of_a_range():
+    contender = Contender(
+        policy="flinucb-saga", knobs={"kappa": {"low": 0.01, "high": 1.0, "scale": "log", "points": 3}, "steps": [2, 4]}
+    )
+    found = contender.settings(Search(method="grid"), 0)
+    assert [(knobs["kappa"], knobs["steps"]) for knobs in found] == [
+        (0.01, 2), (0.01, 4), (pytest.approx(0.1), 2), (pytest.approx(0.1), 4), (1.0, 2), (1.0, 4)
+    ]  # fmt: skip
+
+
+def test_draws_depend_on_the_seed_of_the_search_and_stay_in_range():
+    contender = Contender(
+        policy="ensemble-ts",
+        knobs={"kappa": {"low": 0.1, "high": 10.0, "scale": "log"}, "members": {"low": 5.0, "high": 9.0}},
+    )
+    first, again, other = (contender.settings(Search(method="random", draws=50, seed=seed), 0) for seed in (1, 1, 2))
+    assert first == again != other
+    assert all(0.1 <= knobs["kappa"] <= 10.0 and knobs["members"] in range(5, 10) for knobs in first)
+    # half of the draws below the middle of a log scale: 50 coins, 4 standard deviations
+    assert abs(sum(knobs["kappa"] < 1.0 for knobs in first) - 25) <= 4 * math.sqrt(50) / 2
+
+
+@pytest.mark.parametrize("name", named.KNOBS)
+def test_every_knob_reaches_its_policy(name):
+    bandit = Plan.parse(TEXT).bandits[0]
+    plain = repr(build(name, {}, bandit, 0))
+    for knob, kind in named.KNOBS[name].items():
+        value = 3 if kind is int else 0.625
+        assert repr(build(name, {knob: value}, bandit, 0)) != plain, knob
+
+
+def test_a_policy_refuses_a_knob_that_it_does_not_have():
+    with pytest.raises(SettingsError, match=r"greedy has no knob 'steps'\. It has: ridge"):
+        named.make("greedy", 3, steps=2)
+
+
+def test_a_range_on_a_log_scale_is_halved_at_the_geometric_mean():
+    assert Range(0.01, 1.0, "log").at(0.5) == pytest.approx(0.1)
+
+
+def test_rungs_end_with_all_units_and_a_choice_of_two():
+    for settings in range(2, 40):
+        for units in range(1, 12):
+            for keep in (0.1, 0.3, 0.5, 0.9, 1.0):
+                plan = rungs(settings, keep, units)
+                left, seen = zip(*plan)
+                assert left[0] == settings
+                assert seen[-1] == units
+                assert min(left) >= 2
+                assert list(seen) == sorted(seen)
+                assert most_runs(settings, keep, tune=units, report=5) <= settings * units + 5
+
+
+def test_of_equals_the_first_is_kept_and_a_failure_is_the_worst():
+    assert best([2.0, math.nan, 2.0, 1.0], 2, larger=True) == [0, 2]
+    assert best([math.nan, 5.0], 1, larger=True) == [1]
+
+
+def test_halving_stops_bad_settings_and_reports_the_best_on_other_seeds(whole):
+    _, rows = whole
+    tuned = {}
+    for row in rows:
+        if row.stage == "tune":
+            tuned.setdefault(row.knobs["kappa"], {})[row.seed] = row.values["regret"]
+    assert sorted(len(seeds) for seeds in tuned.values()) == [2, 2, 4, 4]
+    first = sorted(tuned, key=lambda kappa: tuned[kappa][0] + tuned[kappa][1])
+    assert {kappa for kappa, seeds in tuned.items() if len(seeds) == 4} == set(first[:2])
+    winner = min(first[:2], key=lambda kappa: np.mean(list(tuned[kappa].values())))
+    reported = [row for row in rows if row.stage == "report" and row.policy == "linucb"]
+    assert {row.seed for row in reported} == {10, 11, 12}
+    assert {row.knobs["kappa"] for row in reported} == {winner}
+
+
+def test_the_parquet_file_holds_every_run_once_and_reads_back_equal(whole):
+    out, rows = whole
+    assert read(out / "results.parquet") == rows
+    assert len({row.key for row in rows}) == len(rows) == 4 * 2 + 2 * 2 + 2 * 3
+    assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_file_that_holds_no_results_is_refused(tmp_path):
+    path = tmp_path / "results.parquet"
+    path.write_bytes(b"PAR1 no")
+    with pytest.raises(CorruptFileError, match=r"results\.parquet"):
+        read(path)
+
+
+@pytest.mark.parametrize("workers", [2, 8])
+def test_any_number_of_workers_gives_the_same_bits(whole, tmp_path, workers):
+    assert same(run_study(Plan.parse(TEXT), tmp_path, workers=workers)) == same(whole[1])
+
+
+def test_a_second_run_does_only_what_is_missing(whole, tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(tasks_module, "execute", lambda task: done.append(task) or execute(task))
+    plan = Plan.parse(TEXT)
+    first = run_study(plan, tmp_path, workers=1)
+    assert len(done) == len(first)
+    done.clear()
+    lost, broken = sorted((tmp_path / "runs").iterdir())[:2]
+    lost.unlink()
+    broken.write_text("{")
+    assert same(run_study(plan, tmp_path, workers=1)) == same(first) == same(whole[1])
+    assert {task.key for task in done} == {lost.stem, broken.stem}
+
+
+def test_two_policies_that_meet_in_one_setting_share_its_runs(tmp_path):
+    text = TEXT.replace('policy = "random"', 'policy = "linucb"\nknobs = { kappa = 0.3 }')
+    rows = run_study(Plan.parse(text.replace("[0.05, 0.3, 1.0, 3.0]", "[0.3]")), tmp_path, workers=1)
+    reported = [(row.policy, row.seed, row.values["regret"]) for row in rows if row.stage == "report"]
+    assert len(reported) == 6
+    assert [row[1:] for row in reported[:3]] == [row[1:] for row in reported[3:]]
+    assert len(list((tmp_path / "runs").iterdir())) == len(rows) - 3
+
+
+def test_a_key_changes_with_everything_that_the_result_depends_on(monkeypatch):
+    bandit = Plan.parse(TEXT).bandits[0]
+    task = Task(problem=bandit, policy="linucb", knobs={"kappa": 0.3}, seed=1, metrics=["reward"])
+    others = [
+        msgspec.structs.replace(task, **change)
+        for change in (
+            {"seed": 2},
+            {"knobs": {"kappa": 0.4}},
+            {"policy": "flinucb-cd"},
+            {"problem": msgspec.structs.replace(bandit, sigma=0.1)},
+            {"metrics": ["relative_tracking_error"]},
+            {"digest": "of another log"},
+        )
+    ]
+    renamed = msgspec.structs.replace(task, problem=msgspec.structs.replace(bandit, name="another"), metrics=[])
+    assert renamed.key == task.key
+    keys = {task.key, *(other.key for other in others)}
+    monkeypatch.setattr(tasks_module, "__version__", "0.0.0")
+    assert len(keys | {task.key}) == 8
+
+
+def test_a_setting_that_fails_is_a_result_that_says_why(tmp_path, monkeypatch):
+    task = Task(problem=Plan.parse(TEXT).bandits[0], policy="linucb", knobs={"kappa": 0.3}, seed=1, metrics=["regret"])
+
+    def diverge(*_, **__):
+        raise DriftlsError("too far")
+
+    monkeypatch.setattr(tasks_module, "simulate", diverge)
+    [run] = complete([task], tmp_path, workers=1).values()
+    assert run.partial
+    assert run.settings["error"] == "DriftlsError: too far"
+    assert Run.load(tmp_path / f"{task.key}.json").settings == run.settings
+
+
+LOGS = """
+metrics = ["ctr"]
+seeds = { tune = [0], report = [1, 2] }
+[[logs]]
+name = "news"
+tune = ["1", "2"]
+report = ["3", "4.parquet"]
+lines = 900
+features = { kind = "Hashed", width = 60, user_dim = 136 }
+[[policies]]
+policy = "linucb"
+knobs = { kappa = [0.05, 0.5] }
+[[policies]]
+policy = "random"
+"""
+
+
+@pytest.fixture(scope="module")
+def news(tmp_path_factory):
+    """A plan over four short days, one of them a single file."""
+    folder = tmp_path_factory.mktemp("news")
+    for day in ("1", "2", "3", "4"):
+        write_parquet(synthetic_day(lines=1000, seed=int(day)), folder / day)
+    max((folder / "4").rglob("*.parquet"), key=lambda file: file.stat().st_size).rename(folder / "4.parquet")
+    (folder / "study.toml").write_text(LOGS)
+    return folder / "study.toml"
+
+
+def test_knobs_are_tuned_on_some_days_of_a_log_and_reported_on_others(news, tmp_path):
+    plan = Plan.load(news)
+    rows = run_study(plan, tmp_path / "1", workers=1)
+    days = {stage: {row.day.split("/")[-1] for row in rows if row.stage == stage} for stage in ("tune", "report")}
+    assert days == {"tune": {"1", "2"}, "report": {"3", "4.parquet"}}
+    assert {row.error for row in rows} == {""}
+    assert "tuned on 1, 2, reported on 3, 4.parquet" in plan.split
+    assert same(run_study(plan, tmp_path / "2", workers=2)) == same(rows)
+    first, second = leaderboard(rows, "ctr", larger=True)
+    mine = [row for row in rows if row.stage == "report" and row.policy == first.policy]
+    by_day = [np.mean([row.values["ctr"] for row in mine if row.day == day]) for day in sorted({r.day for r in mine})]
+    assert (first.mean, first.half) == pytest.approx(interval(by_day))  # two days are two samples, not four
+    assert second.mean <= first.mean
+
+
+def test_with_the_visitor_alone_every_article_has_a_model(news):
+    text = LOGS.replace('"Hashed", width = 60,', '"UserFeatures",')
+    log = Plan.parse(text, news.parent).logs[0]
+    assert isinstance(build("linucb", {}, log, 0), DisjointLinUCB)
+
+
+def test_a_log_is_known_by_its_content_wherever_it_lies(news, tmp_path):
+    day = news.parent / "4.parquet"
+    copy = tmp_path / "moved.parquet"
+    copy.write_bytes(day.read_bytes())
+    assert digest_of(str(copy)) == digest_of(str(day))
+    content = bytearray(day.read_bytes())
+    content[len(content) // 2] ^= 1
+    copy.write_bytes(content)
+    assert digest_of(str(copy)) != digest_of(str(day))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('report = ["3", "4.parquet"]', 'report = ["3", "1"]', r"1 is in tune and in report.*\$\.logs\[0\]"),
+        ('"3"', '"9"', r"'news': .*9 does not exist"),
+        ('"Hashed"', '"Hash"', r"features: .*'Hash'.*\$\.logs\[0\]"),
+        ("width = 60", "wide = 60", r"features: .*wide.*\$\.logs\[0\]"),
+        ('tune = ["1", "2"]\n', "", r"policies\[0\] is tuned, but 'news' has no tune"),
+    ],
+)
+def test_a_mistake_about_a_log_is_named_too(news, old, new, message):
+    assert old in LOGS
+    with pytest.raises(SettingsError, match=f"(?s){message}"):
+        Plan.parse(LOGS.replace(old, new), news.parent)
+
+
+def test_a_killed_study_loses_only_what_was_under_way(whole, tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text(TEXT.replace("rounds = 300", "rounds = 100000"))
+    command = [sys.executable, "-m", "driftls", "study", str(file), "--out", str(tmp_path / "out"), "--workers", "1"]
+    victim = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    runs = tmp_path / "out" / "runs"
+    end = time.monotonic() + 60
+    while len(list(runs.glob("*.json"))) < 3 and time.monotonic() < end:
+        time.sleep(0.01)
+    victim.kill()
+    assert victim.wait() == -signal.SIGKILL
+    kept = {path: path.stat().st_mtime_ns for path in runs.glob("[!.]*.json")}
+    assert 3 <= len(kept) < 18
+    assert not (tmp_path / "out" / "results.parquet").exists()
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert len(read(tmp_path / "out" / "results.parquet")) == 18
+
+
+def test_a_killed_worker_is_told_in_a_sentence():
+    with pytest.raises(DriftlsError, match="a worker was killed"):
+        list(engines.each(_die, [1, 2], workers=2))
+
+
+def _die(_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_call_has_one_thread_in_every_engine():
+    for workers in (1, 2):
+        assert [count for _, count in engines.each(_threads, [0, 1], workers=workers)] == [1, 1]
+
+
+def _threads(_):
+    from threadpoolctl import threadpool_info
+
+    return max(pool["num_threads"] for pool in threadpool_info())
