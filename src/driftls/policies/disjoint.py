@@ -223,11 +223,11 @@ class DisjointLinUCB(Bandit):
         words = self._mirrored if task == policy.PLAY else self._words
         return int(entry(self._table, words, *arms, self.dim, slots, job, task, first, last))
 
-    def _learn_row(self, row: Block, slot: int) -> None:
+    def _learn_row(self, row: Block, slot: int, *, waiting: bool = False) -> None:
         model = self._models[slot]
         assert model is not None
         tracker = model.tracker
-        if tracker._credit <= 0 or isinstance(row, SparseRows):
+        if waiting or tracker._credit <= 0 or isinstance(row, SparseRows):
             tracker._prepare(1, row, 0)
         if model.alive is not tracker._alive:
             self._repack(slot)
