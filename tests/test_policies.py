@@ -351,7 +351,7 @@ class NaiveLinUCB:
 @each_layout
 @pytest.mark.parametrize("kappa", [None, 0.8])
 def test_decisions_and_kappa_are_those_of_naive_linucb(layout, kappa):
-    policy, naive = LinUCB(DIM, kappa=kappa), NaiveLinUCB(DIM, kappa)
+    policy, naive = LinUCB(DIM, kappa=kappa, regularisation=ridge(1.0)), NaiveLinUCB(DIM, kappa)
     if layout == "sparse":
         policy = LinUCB(tracker=RLS(DIM), width=ExactWidth(), kappa=kappa)
     rng = np.random.default_rng(4)
@@ -549,7 +549,6 @@ def test_an_unknown_name_is_refused_with_the_list():
         (lambda: FixedPool(np.zeros((0, 2))), "at least one row"),
         (lambda: FixedPool([[np.nan]]), "must be finite"),
         (lambda: DisjointLinUCB(3, tracker=RLS(4)), "tracker must be an unused one of dim=3"),
-        (lambda: DisjointLinUCB(3, width=PhiWidth()), "a width that keeps arms makes no sense"),
         (lambda: DisjointLinUCB(3, tracker=RLS(3, discount=0.9)), "finds theta only when asked"),
         (lambda: DisjointLinUCB(3, most_arms=0), "most_arms must be a whole number"),
         (lambda: DisjointLinUCB(3, kappa=-1.0), "kappa must be a number"),
@@ -608,7 +607,7 @@ def own_reward(n, x, name):
 @each_layout
 @pytest.mark.parametrize("kappa", [None, 0.8])
 def test_disjoint_models_are_independent_linucbs(layout, kappa):
-    policy = DisjointLinUCB(DIM, tracker=RLS(DIM), width=ExactWidth(), kappa=kappa, seed=1)
+    policy = DisjointLinUCB(DIM, tracker=RLS(DIM), width=ExactWidth(), kappa=kappa, sigmas=1.0, seed=1)
     models = {name: NaiveLinUCB(DIM, kappa) for name in VECTORS}
     errors = seen = 0.0
     for n, x in enumerate(users(150, layout)):

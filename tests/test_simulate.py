@@ -75,6 +75,20 @@ def test_a_run_of_many_blocks_decides_alike():
     same_decisions(lambda: CASES[2].make(1), ENVIRONMENTS["churning"], rounds=3000)
 
 
+def test_draws_are_made_in_time_where_the_loop_has_learned_since_the_tracker_counted():
+    """A tape of 8,192 uniforms is over after 1,024 rows of 8 steps; the tracker counted when it made room for rows."""
+    runs = [
+        simulate(
+            LinUCB(tracker=SAGA(136, seed=0), width=DiagonalWidth(), kappa=0.3, seed=0),
+            FreshContexts(136, 3, seed=0),
+            1100,
+            engine=engine,
+        )
+        for engine in ("compiled", "python")
+    ]
+    assert runs[0].traces == runs[1].traces
+
+
 @pytest.mark.parametrize("make", [paper.linucb, paper.flinucb_gd, paper.flinucb_svrg, paper.flinucb_sag])
 def test_the_paper_s_policies_run(make):
     run = simulate(make(DIM, kappa=0.5, seed=1), FixedArms(DIM, ARMS, seed=3), 400, tracking=True)
