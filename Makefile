@@ -15,8 +15,8 @@ $(VENV)/.dev: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $(VENV)/.user $@
 
-demo: $(VENV)/.user  ## track a drifting stream with every scheme; writes a figure
-	$(BIN)/driftls demo --out demo
+demo: $(VENV)/.user  ## the paper's experiments, small, in one page: demo/report.html
+	$(BIN)/driftls reproduce --quick --out demo
 
 test: $(VENV)/.dev  ## every test, docstring, README and tutorial
 	$(BIN)/python -m pytest

@@ -1,4 +1,4 @@
-"""`make bench`: the figures of the trackers, of PEGE and of the bandits, one after the other.
+"""`make bench`: all figures of docs/benchmarks.md, one after the other.
 
     python -m benchmarks [--quick]
 
@@ -10,13 +10,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
-for module, quick in (
-    ("trackers", []),
-    ("pege", ["--quick"]),
-    ("bandits", ["--quick"]),
-    ("logs", []),
-    ("study", ["--quick"]),
-):
+PARTS = {
+    "trackers": [],
+    "pege": ["--quick"],
+    "bandits": ["--quick"],
+    "logs": [],
+    "replay": ["--quick"],
+    "study": ["--quick"],
+}
+for module, quick in PARTS.items():
     arguments = quick if "--quick" in sys.argv else []
     print(f"\n== python -m benchmarks.{module} {' '.join(arguments)}", flush=True)
     subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *arguments], check=True)

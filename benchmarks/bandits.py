@@ -18,7 +18,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,15 @@ from scipy import stats
 
 from driftls import paper, ridge
 from driftls.environments import FixedArms, FreshContexts, Jumps, Rotates
+from driftls.features import UserFeatures
 from driftls.history import Window
 from driftls.logs import synthetic_day
 from driftls.policies import DisjointLinUCB, EnsembleTS, FixedPool, Greedy, LinUCB
+from driftls.policies.bandit import new_rounds
 from driftls.run import interval
 from driftls.simulate import simulate
 from driftls.trackers import CD, GD, RLS, SAGA, Diagonal
+from driftls.trackers.inputs import as_block
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 
 RESULTS = Path(__file__).parent / "results"
@@ -226,22 +229,26 @@ def article_reward(seed: int, lines: int, lam: float | None, kappa: float | None
     elif lam is not None:
         tracker = RLS(136, regularisation=ridge(lam))
         policy = DisjointLinUCB(136, tracker=tracker, width=ExactWidth(), kappa=kappa, seed=seed)
+    return clicks(policy, seed, lines)
+
+
+def clicks(policy: DisjointLinUCB, seed: int, lines: int) -> float:
+    """The sum of the truths of what was chosen, in one compiled loop a pool."""
     luck = np.random.default_rng([seed, 77])
-    total = 0.0
+    features, total = UserFeatures(136), 0.0
     for block in synthetic_day(lines=lines, seed=seed).blocks(truth=True):
-        pools = np.split(block.pool_ids, block.pool_start[1:-1])
-        pools = [pool.tolist() for pool in pools]
-        sizes = np.diff(block.pool_start)[block.pool]
-        at = np.concatenate([[0], np.cumsum(sizes)])
-        users = np.zeros((len(block.time), 136))
-        users[np.repeat(np.arange(len(users)), np.diff(block.user_start)), block.user_index] = block.user_value
-        uniforms = luck.random(len(users))
-        for i, user in enumerate(users):
-            ids = pools[block.pool[i]]
-            k = policy.choose(user, ids=ids)
-            chance = float(block.truth[at[i] + k])
-            policy.learn(user, float(uniforms[i] < chance), arm=k, ids=ids)
-            total += chance
+        users, at = features.users(block), block.truth_start
+        rows = as_block(users, np.zeros(len(block)), True, np.dtype(float))
+        uniforms = luck.random(len(block))
+        borders = [0, *(np.flatnonzero(np.diff(block.pool)) + 1).tolist(), len(block)]
+        for first, last in pairwise(borders):
+            ids = block[first].arms.tolist()
+            slots = policy._pool(ids, policy._user(users[[first]]))
+            truth = block.truth[at[first] : at[last]].reshape(last - first, len(ids))
+            rewards = (uniforms[first:last, None] < truth).astype(float)
+            job = new_rounds(np.arange(first, last), np.full(last - first, -1), rewards)
+            policy._play(rows, slots, job, 0, last - first)
+            total += float(truth[np.arange(last - first), job.chosen].sum())
     return total
 
 

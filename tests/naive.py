@@ -398,3 +398,9 @@ def phi_cd_width2(x, M, phi):
 def diagonal_width2(x, M):
     """sum_j x_j^2/M_jj, over the x_j that are not 0"""
     return sum(x[j] ** 2 / M[j, j] for j in range(len(x)) if x[j] != 0.0)
+
+
+def settled(X, lam):
+    """gamma = sum_j a_j/(lambda + a_j) over the eigenvalues of X'X"""
+    values = np.linalg.eigvalsh(X.T @ X)
+    return float((values / (lam + values)).sum())

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import math
 import os
 import pty
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from driftls import __version__, cli, demo, paper, theory
+from driftls import __version__, cli, paper, reproduce, theory
 from driftls.cli.common import policies
 from driftls.environments import FreshContexts
 from driftls.errors import DriftlsError, InputError, MissingExtraError, SettingsError
 from driftls.run import Run, interval
 from driftls.simulate import simulate
-
-FEW = 300
 
 
 def driftls(*arguments, script=None, **environment):
@@ -45,7 +39,9 @@ def test_the_version():
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["warmup"], ["demo"], ["simulate"], ["bounds"]], ids=lambda command: " ".join(command) or "driftls"
+    "command",
+    [[], ["warmup"], ["reproduce"], ["report"], ["simulate"], ["bounds"]],
+    ids=lambda command: " ".join(command) or "driftls",
 )
 def test_help_has_examples(command):
     done = driftls(*command, "--help")
@@ -60,9 +56,14 @@ def test_help_has_examples(command):
         ([], "Usage"),
         (["fly"], "No such command 'fly'"),
         (["warmup", "--only", "lasso"], "'lasso' is not one of saga, sag, svrg, gd, cd, diagonal, rls, ols."),
-        (["demo", "--rows", "10"], "Invalid value for '--rows'"),
-        (["demo", "--rows", "many"], "Invalid value for '--rows'"),
-        (["demo", "--out", __file__], "is a file"),
+        (["reproduce", "--seed", "-1"], "Invalid value for '--seed'"),
+        (["reproduce", "--only", "figure-9"], "driftls: only must name experiments, got 'figure-9'. There are "),
+        (["reproduce", "--quick", "--full"], "not together with --full"),
+        (["reproduce", "--log", "nowhere.gz"], "'nowhere.gz' does not exist"),
+        (["reproduce", "--out", __file__], "is a file"),
+        (["report"], "Missing argument"),
+        (["report", "nowhere.json"], "'nowhere.json' does not exist"),
+        (["report", ".", "--format", "pdf"], "Invalid value for '--format'"),
         (["simulate"], "Missing option '--policy'"),
         (["simulate", "--policy", "linucb,lasso"], "'lasso' is not one of linucb, flinucb-gd, flinucb-svrg"),
         (["simulate", "--policy", "linucb", "--bandit", "poker"], "Invalid value for '--bandit'"),
@@ -98,12 +99,12 @@ def test_a_wrong_call_exits_with_2(arguments, complaint):
     ids=lambda value: type(value).__name__,
 )
 def test_an_error_is_one_line_on_stderr(error, code, monkeypatch, capsys):
-    def fail(*arguments):
+    def fail(*arguments, **more):
         raise error
 
-    monkeypatch.setattr(demo, "track", fail)
+    monkeypatch.setattr(reproduce, "reproduce", fail)
     with pytest.raises(SystemExit) as left:
-        cli.run(["demo"])
+        cli.run(["reproduce"])
     assert left.value.code == code
     printed = capsys.readouterr()
     line = "demo: Permission denied" if isinstance(error, OSError) else str(error)
@@ -121,100 +122,11 @@ def test_importing_driftls_stays_light():
 )
 def test_a_missing_extra_is_named(module, package, extra, tmp_path):
     script = f"import sys; sys.modules[{module!r}] = None; from driftls.__main__ import main; main()"
-    done = driftls("demo", "--out", tmp_path / "out", script=script)
+    done = driftls("reproduce", "--out", tmp_path / "out", script=script)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith(f"needs {package}, which is not installed. Run: pip install 'driftls[{extra}]'\n")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-# -- demo ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def shown(tmp_path_factory):
-    """One run of the demo: its process and its folder."""
-    out = tmp_path_factory.mktemp("demo") / "new" / "folder"
-    done = driftls("demo", "--out", out, "--rows", FEW, "--seed", 1)
-    assert done.returncode == 0, done.stderr
-    return done, out
-
-
-def read(out):
-    with open(out / "tracking.csv", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_the_demo_writes_a_figure_with_every_scheme(shown):
-    _, out = shown
-    assert {path.name for path in out.iterdir()} == {"tracking.svg", "tracking.png", "tracking.csv"}
-    assert (out / "tracking.png").read_bytes().startswith(b"\x89PNG\r\n")
-    text = (out / "tracking.svg").read_text()
-    assert ElementTree.fromstring(text).tag.endswith("svg")
-    for scheme in demo.SCHEMES:
-        assert f"<!-- {scheme.label} -->" in text  # how matplotlib notes a text that it draws as outlines
-        assert scheme.colour.lower() in text
-    assert text.count("<!-- θ = 0 -->") == 1
-
-
-def test_the_demo_writes_the_data_of_the_figure(shown):
-    _, out = shown
-    lines = read(out)
-    labels = [scheme.label for scheme in demo.SCHEMES]
-    assert {line["scheme"] for line in lines} == set(labels)
-    assert {line["scheme"] for line in lines if line["settings"] == "paper"} == set(labels[:4])
-    for label in labels:
-        own = [line for line in lines if line["scheme"] == label]
-        assert [int(line["n"]) for line in own] == demo.marks(FEW)
-        assert all(0 < float(line["relative_error"]) < 3 for line in own)
-        # both errors belong to the same exact solution, whose norm is their ratio
-        assert all(0 < float(line["absolute_error"]) / float(line["relative_error"]) < 100 for line in own)
-
-
-def test_the_demo_prints_a_table_and_where_the_figure_is(shown):
-    done, out = shown
-    last = {line["scheme"]: float(line["relative_error"]) for line in read(out) if int(line["n"]) == FEW}
-    for scheme in demo.SCHEMES:
-        name = scheme.label + (" (paper)" if scheme.paper else "")
-        row = next(line for line in done.stdout.splitlines() if line.startswith(name + " "))
-        assert row.removeprefix(name).split()[0] == f"{last[scheme.label]:.4f}"
-    assert f"The figure is {out / 'tracking.svg'}" in done.stdout
-    assert done.stderr == ""  # not a terminal: no progress
-
-
-def test_the_demo_repeats_itself_and_speaks_json(shown, tmp_path):
-    _, out = shown
-    done = driftls("demo", "--out", tmp_path, "--rows", FEW, "--seed", 1, "--json")
-    result = json.loads(done.stdout)
-    assert (tmp_path / "tracking.csv").read_text() == (out / "tracking.csv").read_text()
-    assert (tmp_path / "tracking.svg").read_text() == (out / "tracking.svg").read_text()
-    assert result["relative_error"] == {
-        line["scheme"]: float(line["relative_error"]) for line in read(out) if int(line["n"]) == FEW
-    }
-    assert result["files"] == [str(tmp_path / f"tracking.{kind}") for kind in ("svg", "png", "csv")]
-
-
-def test_a_folder_that_cannot_be_made_is_named_at_once():
-    done = driftls("demo", "--out", "/proc/nowhere/demo")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "driftls: /proc/nowhere: No such file or directory\n"
-
-
-def test_marks_are_even_on_a_log_axis_and_hold_the_powers_of_ten():
-    marks = demo.marks(50_000)
-    assert marks[0] == 100
-    assert marks[-1] == 50_000
-    assert {1_000, 10_000} < set(marks)
-    assert 28 <= len(marks) <= 34
-    assert max(math.log(b / a) for a, b in pairwise(marks)) < 0.25
-
-
-def test_labels_keep_their_order_and_their_distance():
-    places = [0.5, 0.52, 0.1, 0.51, 0.9]
-    spread = demo.spread(places, 0.04)
-    np.testing.assert_array_equal(np.argsort(spread), np.argsort(places))
-    assert np.diff(np.sort(spread)).min() > 0.04 - 1e-12
-    np.testing.assert_allclose(spread, [0.47, 0.55, 0.1, 0.51, 0.9])
 
 
 # -- warmup ----------------------------------------------------------------------------------------------------------

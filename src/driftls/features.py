@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from driftls.crossed import Crossed
 from driftls.errors import DimensionError, FileFormatError, InputError, NewerFileError, SettingsError, missing_extra
 from driftls.logs.events import Block, Event, Floats, Ints, Numbers, as_starts, ranges
 
@@ -58,22 +59,26 @@ class Features(ABC):
 
     def arms(self, event: Event) -> Any:
         """The arms of one event, (K, dim): an array, or a csr_array with sorted indices, none of them twice."""
-        count = len(event.arms)
-        pairs = Pairs(*_visitor(event), event.arms, event.arm_features, np.zeros(count, np.int64), np.arange(count))
-        return self._matrix(self._checked(pairs))
+        return self._matrix(self._pairs(event))
 
     def rows(self, block: Block) -> Any:
         """The arms of all lines; those of line i are ``rows[block.truth_start[i]:block.truth_start[i + 1]]``."""
-        sizes = np.diff(block.pool_start)
-        used, first = np.unique(block.pool, return_index=True)
+        return self._matrix(self._pairs(block))
+
+    def _pairs(self, source: Event | Block) -> Pairs:
+        if isinstance(source, Event):
+            count = np.arange(len(source.arms))
+            return self._checked(Pairs(*_visitor(source), source.arms, source.arm_features, 0 * count, count))
+        sizes = np.diff(source.pool_start)
+        used, first = np.unique(source.pool, return_index=True)
         used = used[np.argsort(first)]  # articles in the order in which lines name them
-        entries = ranges(block.pool_start[used], sizes[used])
-        place = np.zeros(len(block.pool_ids), np.int64)
+        entries = ranges(source.pool_start[used], sizes[used])
+        place = np.zeros(len(source.pool_ids), np.int64)
         place[entries] = np.arange(len(entries))
-        features = None if block.arm_features is None else block.arm_features[entries]
-        lines = np.repeat(np.arange(len(block)), sizes[block.pool])
-        pairs = Pairs(*_visitors(block), block.pool_ids[entries], features, lines, place[block.candidates])
-        return self._matrix(self._checked(pairs))
+        features = None if source.arm_features is None else source.arm_features[entries]
+        lines = np.repeat(np.arange(len(source)), sizes[source.pool])
+        pairs = Pairs(*_visitors(source), source.pool_ids[entries], features, lines, place[source.candidates])
+        return self._checked(pairs)
 
     def _checked(self, pairs: Pairs) -> Pairs:
         if len(pairs.feature) and pairs.feature.max() >= self.user_dim:
@@ -194,6 +199,13 @@ class Crosses(Features):
     def dim(self) -> int:
         """The length of an arm."""
         return (self.user_dim + self.constant) * (self.articles + self.shared)
+
+    def crossed(self, source: Event | Block) -> Crossed:
+        """The arms of an event, or of all lines of a block, without building a row for each."""
+        pairs = self._pairs(source)
+        users = _csr(pairs.value, pairs.feature, pairs.start, self.user_dim + self.constant)
+        blocks = self._numbers(pairs.ids, most=self.articles)[pairs.article]
+        return Crossed(users, blocks, self.articles, self.shared, pairs.visitor)
 
     def _matrix(self, pairs: Pairs) -> Any:
         width = self.user_dim + self.constant

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import driftls.policies
 from driftls import persistence
 from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
-from driftls.features import Features, OuterProduct, UserFeatures
+from driftls.features import Crosses, Features, OuterProduct, UserFeatures
 from driftls.kernels.policy import first_fault
 from driftls.logs import SyntheticDay, read
 from driftls.logs.events import Block, Event
@@ -31,7 +31,6 @@ from driftls.policies import DisjointLinUCB
 from driftls.policies.bandit import Bandit, new_rounds, timed
 from driftls.policies.inputs import part
 from driftls.run import Run
-from driftls.trackers.inputs import as_block
 
 __all__ = ["METRICS", "replay"]
 
@@ -78,6 +77,8 @@ class Player:
     def _arms(self, event: Event) -> tuple[Any, dict[str, Any]]:
         if isinstance(self.features, UserFeatures):
             return self.features.user(event), {"ids": event.arms}
+        if isinstance(self.features, Crosses):
+            return self.features.crossed(event), {}
         return self.features.arms(event), {}  # no ids: an article has other features for every user
 
     def _matched(self, arms: Any, ids: dict[str, Any], event: Event, line: int, delay: int) -> None:
@@ -104,12 +105,14 @@ class Player:
         if isinstance(self.features, UserFeatures):
             matrix, first, pool = self.features.users(block), np.arange(len(block)), block.pool
         else:
-            matrix, first = self.features.rows(block), block.truth_start[:-1]
+            kind = self.features
+            matrix = kind.crossed(block) if isinstance(kind, Crosses) else kind.rows(block)
+            first = block.truth_start[:-1]
             pool = np.diff(block.pool_start)[block.pool]  # arms without ids differ in their number alone
         self._first_look(matrix, block)
         kept = self.policy._sparse if self.disjoint else self.policy.tracker._sparse
         sparse = bool(sp.issparse(matrix)) if kept is None else bool(kept)
-        rows = as_block(matrix, np.zeros(matrix.shape[0]), sparse, self.policy.tracker._dtype)
+        rows = self.policy._block(matrix, np.zeros(matrix.shape[0]), sparse)
         code = first_fault(rows, self.policy.dim)
         if code:
             raise self.policy._arm_fault(code) if not self.disjoint else self.policy._user_fault(code)
@@ -256,7 +259,7 @@ def replay(
         raise SettingsError(f"engine must be 'auto', 'compiled' or 'python', got {engine!r}.")
     if delay < 0 or every < 1 or (limit is not None and limit < 1):
         raise SettingsError(f"delay must be at least 0, every and limit at least 1, got {delay}, {every}, {limit}.")
-    log = log if isinstance(log, Log) else read(log)
+    log = log if isinstance(log, Log | SyntheticDay) else read(log)
     policies = dict(policy) if isinstance(policy, Mapping) else {type(policy).__name__: policy}
     if not policies:
         raise SettingsError("no policy to replay.")

@@ -172,7 +172,7 @@ class EnsembleWidth(Width):
     With `sample=True` one copy is drawn a round and its opinion added instead: Thompson sampling.
     """
 
-    def __init__(self, members: int = 50, *, steps: int = 1, sample: bool = False) -> None:
+    def __init__(self, members: int = 100, *, steps: int = 1, sample: bool = False) -> None:
         if not all(isinstance(count, int | np.integer) for count in (members, steps)) or members < 2 or steps < 1:
             raise SettingsError(f"at least 2 members and 1 step are needed, got {members!r} and {steps!r}.")
         self.members, self.steps, self.sample = int(members), int(steps), bool(sample)

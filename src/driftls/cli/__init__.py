@@ -12,11 +12,35 @@ from driftls.cli.common import app, typer
 from driftls.errors import DriftlsError, MissingExtraError, SettingsError
 
 # in the order in which help lists them
-from driftls.cli import demo, synth, convert, inspect, replay, simulate, study, fit, bounds, warmup  # isort: skip
+from driftls.cli import (  # isort: skip
+    reproduce,
+    synth,
+    convert,
+    inspect,
+    replay,
+    simulate,
+    study,
+    fit,
+    report,
+    bounds,
+    warmup,
+)
 
 __all__ = [
-    "app", "bounds", "convert", "demo", "fit", "inspect", "replay", "run", "simulate", "study", "synth", "warmup",
-]  # fmt: skip
+    "app",
+    "bounds",
+    "convert",
+    "fit",
+    "inspect",
+    "replay",
+    "report",
+    "reproduce",
+    "run",
+    "simulate",
+    "study",
+    "synth",
+    "warmup",
+]
 
 
 def run(arguments: list[str] | None = None) -> None:
@@ -37,14 +61,15 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
     \b
     Examples:
-      driftls warmup
-      driftls demo --out demo
-      driftls simulate --bandit fixed-arms --dim 50 --arms 100 --policy linucb,flinucb-saga
+      driftls reproduce --quick --out demo
+      driftls simulate --bandit fixed-arms --dim 50 --arms 100 --policy linucb,flinucb-saga --out runs
+      driftls report runs --out report.html
       driftls synth --lines 200000 --seed 1 --out day.gz
       driftls inspect day.gz
       driftls study study.toml --out study
       driftls fit days --policy flinucb-saga --out warm.policy
       driftls bounds --mu 0.5 --c 6 --dim 24 --n 1000,10000
+      driftls warmup
     """  # noqa: D301  (a backspace keeps the lines of a paragraph apart)
     if version:
         typer.echo(f"driftls {__version__}")

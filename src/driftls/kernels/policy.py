@@ -17,7 +17,7 @@ from driftls.kernels.chance import Chance, uniform
 from driftls.kernels.compile import by_type, cycles, kernel, merged
 from driftls.kernels.exact import INVERT, ROUTE, SHERMAN_MORRISON, ExactState
 from driftls.kernels.frames import Integers, Matrix, Vector, unpack
-from driftls.kernels.rows import DenseRows, SparseRows, row_fault
+from driftls.kernels.rows import CrossRows, DenseRows, SparseRows, row_fault
 from driftls.kernels.schedules import Plan
 from driftls.kernels.schemes import ENTER, dot
 from driftls.kernels.track import HELD, KIND, MAX_NORM2, NOTHING, SEEN, Log
@@ -255,6 +255,7 @@ class PolicyEntries(NamedTuple):
 
     dense: Callable[..., int]
     sparse: Callable[..., int]
+    crossed: Callable[..., int]
 
 
 @cache
@@ -292,7 +293,32 @@ def policy_entries(state_class: Any, width_class: Any) -> PolicyEntries:
         arms = SparseRows(start, stop, index, values, y)
         return act(state, plan, log, rows, width, judge, chance, arms, dim, slots, rounds, task, first, last)
 
-    return PolicyEntries(act_dense, act_sparse)
+    @kernel
+    def act_crossed(
+        words: Any,
+        line: Any,
+        shift: Any,
+        start: Any,
+        stop: Any,
+        index: Any,
+        values: Any,
+        y: Any,
+        shared: Any,
+        dim: int,
+        slots: Any,
+        job: Any,
+        task: int,
+        first: int,
+        last: int,
+    ) -> int:
+        state, plan, log, rows, width, judge, chance = unpack(
+            words, values, state_class, Plan, Log, SparseRows, width_class, Judge, Chance
+        )
+        (rounds,) = unpack(job, values, Rounds)
+        arms = CrossRows(line, shift, start, stop, index, values, y, shared)
+        return act(state, plan, log, rows, width, judge, chance, arms, dim, slots, rounds, task, first, last)
+
+    return PolicyEntries(act_dense, act_sparse, act_crossed)
 
 
 @kernel

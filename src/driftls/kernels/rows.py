@@ -31,6 +31,19 @@ class SparseRows(NamedTuple):
     y: Vector
 
 
+class CrossRows(NamedTuple):
+    """Row i is user line[i] (users as in SparseRows) with its indices moved by shift[i]; if shared, behind itself."""
+
+    line: Integers
+    shift: Integers
+    start: Integers
+    stop: Integers
+    indices: Indices
+    values: Values
+    y: Vector
+    shared: Integers
+
+
 # Where row i begins and ends, and which coordinate and value stand at place p of it.
 
 
@@ -74,10 +87,39 @@ def sparse_value(rows: Any, i: int, p: int) -> float:
     return np.float64(rows.values[p])
 
 
-begin = by_type({DenseRows: dense_begin, SparseRows: sparse_begin})
-end = by_type({DenseRows: dense_end, SparseRows: sparse_end})
-index = by_type({DenseRows: dense_index, SparseRows: sparse_index})
-value = by_type({DenseRows: dense_value, SparseRows: sparse_value})
+@leaf
+def cross_begin(rows: Any, i: int) -> int:
+    return rows.start[rows.line[i]]
+
+
+@leaf
+def cross_end(rows: Any, i: int) -> int:
+    stop = rows.stop[rows.line[i]]
+    return stop + rows.shared[0] * (stop - rows.start[rows.line[i]])
+
+
+@leaf
+def cross_place(rows: Any, i: int, p: int) -> int:
+    """Where among the user's own entries place p is"""
+    stop = rows.stop[rows.line[i]]
+    return p if p < stop else p - (stop - rows.start[rows.line[i]])
+
+
+@leaf
+def cross_index(rows: Any, i: int, p: int) -> int:
+    behind = rows.shared[0] == 0 or p >= rows.stop[rows.line[i]]
+    return rows.indices[cross_place(rows, i, p)] + (rows.shift[i] if behind else 0)
+
+
+@leaf
+def cross_value(rows: Any, i: int, p: int) -> float:
+    return np.float64(rows.values[cross_place(rows, i, p)])
+
+
+begin = by_type({DenseRows: dense_begin, SparseRows: sparse_begin, CrossRows: cross_begin})
+end = by_type({DenseRows: dense_end, SparseRows: sparse_end, CrossRows: cross_end})
+index = by_type({DenseRows: dense_index, SparseRows: sparse_index, CrossRows: cross_index})
+value = by_type({DenseRows: dense_value, SparseRows: sparse_value, CrossRows: cross_value})
 
 
 @leaf
@@ -93,9 +135,9 @@ def dense_store(rows: Any, slot: int, block: Any, k: int, used: int) -> int:
 def sparse_store(rows: Any, slot: int, block: Any, k: int, used: int) -> int:
     """Append row k of the block to the arena and point a slot at it; returns the arena's new end"""
     rows.start[slot] = used
-    for p in range(block.start[k], block.stop[k]):
-        rows.indices[used] = block.indices[p]
-        rows.values[used] = block.values[p]
+    for p in range(begin(block, k), end(block, k)):
+        rows.indices[used] = index(block, k, p)
+        rows.values[used] = value(block, k, p)
         used += 1
     rows.stop[slot] = used
     rows.y[slot] = block.y[k]
@@ -110,7 +152,7 @@ def dense_fits(rows: Any, block: Any, k: int, used: int) -> bool:
 @leaf
 def sparse_fits(rows: Any, block: Any, k: int, used: int) -> bool:
     """Whether the arena has room for row k of the block"""
-    return used + block.stop[k] - block.start[k] <= rows.indices.size
+    return used + end(block, k) - begin(block, k) <= rows.indices.size
 
 
 @leaf
@@ -164,10 +206,24 @@ def sparse_index_fault(rows: Any, i: int, dim: int) -> int:
     return 0
 
 
+@leaf
+def cross_index_fault(rows: Any, i: int, dim: int) -> int:
+    """Lines and blocks were looked at when the rows were made; the user's indices must increase"""
+    last = -1
+    for p in range(begin(rows, i), end(rows, i)):
+        j = index(rows, i, p)
+        if j < 0 or j >= dim:
+            return BAD_INDEX
+        if j <= last:
+            return UNSORTED
+        last = j
+    return 0
+
+
 FAR, NEAR = 0, 1
 PER_LINE = 8  # float64 numbers in a cache line
 MOST_LINES = 20  # of a longer row the processor fetches the rest by itself
-index_fault = by_type({DenseRows: dense_index_fault, SparseRows: sparse_index_fault})
+index_fault = by_type({DenseRows: dense_index_fault, SparseRows: sparse_index_fault, CrossRows: cross_index_fault})
 row_fits = by_type({DenseRows: dense_fits, SparseRows: sparse_fits})
 row_store = by_type({DenseRows: dense_store, SparseRows: sparse_store})
 row_prefetch = by_type({DenseRows: dense_prefetch, SparseRows: sparse_prefetch})

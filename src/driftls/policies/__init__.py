@@ -1,5 +1,6 @@
 """Who chooses: `choose` an arm, `learn` its reward."""
 
+from driftls.crossed import Crossed
 from driftls.policies.base import Policy
 from driftls.policies.disjoint import DisjointLinUCB
 from driftls.policies.linucb import LinUCB
@@ -7,4 +8,15 @@ from driftls.policies.others import EnsembleTS, Greedy, LinTS, Random
 from driftls.policies.pege import PEGE
 from driftls.policies.pool import FixedPool
 
-__all__ = ["PEGE", "DisjointLinUCB", "EnsembleTS", "FixedPool", "Greedy", "LinTS", "LinUCB", "Policy", "Random"]
+__all__ = [
+    "PEGE",
+    "Crossed",
+    "DisjointLinUCB",
+    "EnsembleTS",
+    "FixedPool",
+    "Greedy",
+    "LinTS",
+    "LinUCB",
+    "Policy",
+    "Random",
+]

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from driftls.crossed import Crossed
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import InputError
 from driftls.features import Features
@@ -20,12 +21,12 @@ from driftls.kernels import policy as kernels
 from driftls.kernels.chance import Chance
 from driftls.kernels.frames import pack
 from driftls.kernels.policy import Judge, Rounds
-from driftls.kernels.rows import DenseRows, SparseRows
+from driftls.kernels.rows import CrossRows, DenseRows, SparseRows
 from driftls.persistence import Saveable
 from driftls.policies.inputs import check_weights, id_header, id_of, part, plain_id, renamed, revive, tell
 from driftls.schedules import Tabulated
 from driftls.trackers import RLS, Tracker
-from driftls.trackers.inputs import Block, as_numbers, fault
+from driftls.trackers.inputs import Block, as_block, as_numbers, fault
 from driftls.widths import Width
 
 MOST_KEYS = 1_000_000
@@ -66,7 +67,8 @@ class Bandit(Saveable):
         self._scalars[kernels.EPSILON] = epsilon
         self._scalars[kernels.DRAWS] = self._need
         self._scores = np.zeros(FIRST_SCORES)
-        self._reward = np.zeros(1)
+        self._reward, self._slot = np.zeros(1), np.zeros(1, dtype=np.int64)
+        self._watched = True  # whether anything has to be looked at after a row
         self._rounds = 0
         self._pending: dict[Hashable, Pending | None] = {}
         self.features: Features | None = None  # how arms are made of events, where they are; saved with the policy
@@ -105,6 +107,7 @@ class Bandit(Saveable):
     def remember(self, key: Hashable, x: Any, name: Hashable = None) -> None:
         """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
         self._new_key(key)
+        x = x.tocsr() if isinstance(x, Crossed) else x
         self._pending[key] = Pending(single(x, "x must be a vector").copy(), () if name is None else (plain_id(name),))
 
     def _waiting(self, key: Hashable) -> Pending:
@@ -136,17 +139,26 @@ class Bandit(Saveable):
     def _learn_row(self, row: Block, slot: int) -> None:
         """Learn one row with its reward."""
 
+    def _block(self, x: Any, y: NDArray[np.float64], sparse: bool) -> Block:
+        """Rows of the kind and precision that the trackers keep."""
+        if isinstance(x, Crossed):
+            if sparse:
+                return x.rows(y, self.tracker._dtype)
+            x = x.tocsr()
+        return as_block(x, y, sparse, self.tracker._dtype)
+
     def _judge(self) -> tuple[Judge, Chance]:
         return Judge(self._scalars, self._scores), Chance(self._draws.tape, self._draws.cursor)
 
     def _enter(self, tracker: Tracker, row: Block, slot: int) -> None:
         """Learn one row, for which the tracker has room."""
-        slots = np.array([slot], dtype=np.int64)
+        self._slot[0] = slot
         tracker._credit -= 1  # also where the row is refused: what is ready may be underestimated
-        status = self._act(row, slots, self._idle_words, kernels.LEARN, 0, 1)
+        status = self._act(row, self._slot, self._idle_words, kernels.LEARN, 0, 1)
         if status:
             raise renamed(fault(status, 0, len(tracker), self.dim), "row 0", self.called)
-        tell(tracker)
+        if self._watched:
+            self._between()
 
     def _play(self, arms: Block, slots: NDArray[np.int64], job: Rounds, first: int, last: int) -> None:
         """Rounds first ... last - 1 with this pool, in a compiled loop that pauses where room has to be made."""
@@ -242,6 +254,8 @@ def one_row(block: Block, i: int) -> Block:
     """Row i of a block, without a copy."""
     if isinstance(block, DenseRows):
         return DenseRows(block.X[i : i + 1], block.y[i : i + 1])
+    if isinstance(block, CrossRows):
+        return block._replace(line=block.line[i : i + 1], shift=block.shift[i : i + 1], y=block.y[i : i + 1])
     return SparseRows(block.start[i : i + 1], block.stop[i : i + 1], block.indices, block.values, block.y[i : i + 1])
 
 
@@ -253,6 +267,10 @@ def solved(tracker: Tracker) -> None:
 
 def single(x: Any, expected: str) -> Any:
     """One row, as a vector or sparse row."""
+    if isinstance(x, Crossed):
+        if len(x) != 1:
+            raise InputError(f"{len(x)} arms and one reward: say which of them it belongs to, with arm=.")
+        return x
     x = x if sp.issparse(x) else as_numbers(x, expected)
     if x.ndim == 2 and x.shape[0] != 1:
         raise InputError(f"{x.shape[0]} arms and one reward: say which of them it belongs to, with arm=.")

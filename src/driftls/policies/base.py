@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
 from typing import Any, Self
 
 import numpy as np
@@ -11,15 +10,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import driftls.trackers
+from driftls.crossed import Crossed
 from driftls.draws import Seed
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.kernels import policy as kernels
 from driftls.kernels.frames import pack
-from driftls.kernels.kept import EnsembleState
-from driftls.kernels.rows import DenseRows, SparseRows
-from driftls.kernels.widths import SampleState
-from driftls.policies.bandit import Bandit, Pending, single, solved
+from driftls.kernels.rows import LARGEST, CrossRows, DenseRows, SparseRows
+from driftls.policies.bandit import single, solved
 from driftls.policies.inputs import (
     checked_reward,
     id_header,
@@ -31,18 +29,16 @@ from driftls.policies.inputs import (
     renamed,
     row_of,
 )
+from driftls.policies.opinions import Opinions
 from driftls.policies.ridge import better_ridge, next_look, set_ridge
-from driftls.trackers import Tracker
-from driftls.trackers.inputs import Block, as_block, as_numbers, fault
+from driftls.trackers import RLS, Tracker
+from driftls.trackers.inputs import Block, as_numbers, fault
 from driftls.widths import KINDS, Width
 
 FIRST_SLOTS = 16
-SAMPLES = 2000
-# What a choice cannot change, of the arrays of a width.
-UNTOUCHED = {"gram", "factor", "inverse", "theta", "start", "squares"}
 
 
-class Policy(Bandit):
+class Policy(Opinions):
     """Scores theta.x + kappa width(x) over any tracker and any width.
 
     Parameters
@@ -87,21 +83,32 @@ class Policy(Bandit):
         self._offered = np.zeros(FIRST_SLOTS, dtype=np.int64)
         self._alive: Any = None
         self._last: Any = None
+        # of the arms of the last call, where a short way suits them, and what such a call is given
+        self._shape: tuple[int, int] | None = None
+        self._short: tuple[Any, ...] = ()
+        self._slow = False
 
     # -- a round -------------------------------------------------------------------------------------------------
 
     def choose(self, arms: Any, *, ids: Any = None, key: Hashable = None) -> int:
-        """The position of the arm to show, among `arms`: a (K, dim) array or sparse matrix.
+        """The position of the arm to show, among `arms`: a (K, dim) array, sparse matrix or `Crossed`.
 
         `ids` name arms that recur. `key`, if given, keeps the choice until `learn(reward=..., key=key)`.
         """
+        if key is None and ids is None and type(arms) is np.ndarray and arms.shape == self._shape and self._set(arms):
+            chosen = self._entries.dense(self._words, arms, *self._short, self._idle_words, kernels.CHOOSE, 0, 1)
+            if chosen >= 0:
+                self._rounds += 1
+                return int(chosen)
         self._new_key(key)
         chosen = self._choose(self._arms(arms, ids), ids)
         if self._samples:
             self._last = arms, chosen, len(self.tracker)
+        elif ids is None and not self.tracker._sparse:
+            self._shape, self._short = (len(self._zeros), self.dim), (self._zeros, self.dim, self._no_slots)
         if key is not None:
             named = ids is not None and self.width.keeps_arms
-            self._pending[key] = Pending(row_of(arms, chosen), (plain_id(ids[chosen]),) if named else ())
+            self.remember(key, row_of(arms, chosen), ids[chosen] if named else None)
         return chosen
 
     def _choose(self, block: Block, ids: Any) -> int:
@@ -127,6 +134,8 @@ class Policy(Bandit):
 
         It may come late and in any order. Nothing is changed if the reward or the arm cannot be used.
         """
+        if key is None and ids is None and isinstance(reward, float) and self._learn_set(arms, reward, arm):
+            return
         slot = -1
         if key is not None:
             waiting = self._waiting(key)
@@ -146,108 +155,49 @@ class Policy(Bandit):
         if key is not None:
             self._settle_key(key)
 
+    def _set(self, x: NDArray[Any]) -> bool:
+        """Whether everything is in place for a call with this array, so that nothing has to be looked at twice."""
+        alive = self._alive
+        return (
+            x.dtype == np.float64
+            and x.flags.carray
+            and alive is not None
+            and alive[0] is self.tracker._alive
+            and alive[1] is self._width
+            and self._draws.cursor.item() + 2 * self._need <= self._draws.tape.size
+            and not self._slow
+        )
+
+    def _learn_set(self, arms: Any, reward: float, arm: int | None) -> bool:
+        """Learn at once where everything is in place; else say so, and change nothing."""
+        tracker = self.tracker
+        if type(arms) is not np.ndarray:
+            return False
+        if arm is None:
+            row = arms.reshape(1, -1) if arms.ndim == 1 else arms
+        elif type(arm) is int and arms.ndim == 2 and 0 <= arm < len(arms):
+            row = arms[arm : arm + 1]
+        else:
+            return False
+        usable = row.shape == (1, self.dim) and tracker._credit > 0 and not tracker._sparse and abs(reward) < LARGEST
+        if not usable or not self._set(row):
+            return False
+        self._reward[0] = reward
+        self._enter(tracker, DenseRows(row, self._reward), -1)
+        return True
+
     def _learn_row(self, row: Block, slot: int) -> None:
         tracker = self.tracker
-        if tracker._credit <= 0 or isinstance(row, SparseRows):
+        if tracker._credit <= 0 or not isinstance(row, DenseRows):
             tracker._prepare(1, row, 0)
         self._ready(0)
         self._enter(tracker, row, slot)
-        self._look_at_ridge()
 
     def _act(self, arms: Block, slots: NDArray[np.int64], job: Any, task: int, first: int, last: int) -> int:
-        entry = self._entries.dense if isinstance(arms, DenseRows) else self._entries.sparse
+        entries = self._entries
+        kinds = {DenseRows: entries.dense, SparseRows: entries.sparse, CrossRows: entries.crossed}
+        entry = kinds[type(arms)]
         return int(entry(self._words, *arms, self.dim, slots, job, task, first, last))
-
-    # -- what it thinks ------------------------------------------------------------------------------------------
-
-    def probabilities(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
-        """How likely each arm is to be chosen now; learns and draws nothing.
-
-        For an ensemble exactly: the share of members that would choose each arm. For samples of the posterior there
-        is no closed form: estimated from 2,000 samples of a fixed seed.
-        """
-        count = len(self._arms(arms, ids).y)
-        if not self._samples:
-            return self._greedy_share(self.scores(arms, ids=ids))
-        self._usable(arms, ids)
-        arms = arms if sp.issparse(arms) else np.asarray(arms, dtype=np.float64)
-        if isinstance(self._width, EnsembleState):
-            directions = self._width.theta.T
-        else:
-            z = np.random.default_rng(0).standard_normal((self.dim, SAMPLES))
-            directions = np.linalg.solve(np.tril(self._width.factor).T, z)
-        winners = np.argmax((arms @ self.theta)[:, None] + self.kappa * (arms @ directions), axis=0)
-        share = np.bincount(winners, minlength=count) / winners.size
-        return np.asarray(self.epsilon / count + (1.0 - self.epsilon) * share)
-
-    def scores(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
-        """theta.x + kappa width(x) of each arm; learns nothing, and leaves the policy's chance where it was."""
-        block = self._arms(arms, ids)
-        with self._unchanged():
-            self._choose(block, ids)
-            return self._scores[: len(block.y)].copy()
-
-    def widths(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
-        """The width of each arm, before kappa; changes nothing."""
-        block = self._usable(arms, ids)
-        tracker = self.tracker
-        out = np.zeros(len(block.y))
-        with self._unchanged():
-            slots = self._slots(ids, block)
-            held = len(tracker) if tracker.history is None else len(tracker.history)
-            kernels.widths_of(self._width, block, slots, tracker._alive[3], held, out)
-        return out
-
-    def _usable(self, arms: Any, ids: Any) -> Block:
-        """Arms as rows, every one of them looked at."""
-        block = self._arms(arms, ids)
-        code = kernels.first_fault(block, self.dim)
-        if code:
-            raise self._arm_fault(code)
-        return block
-
-    @contextmanager
-    def _unchanged(self) -> Iterator[None]:
-        """Whatever is chosen inside, the policy is afterwards what it was."""
-        draws, width = self._draws, self._width
-        shared = {id(array) for array in self.tracker._state}
-        arrays = [a for name, a in width._asdict().items() if name not in UNTOUCHED and id(a) not in shared]
-        arrays += [draws.tape, draws.cursor, self._scalars]
-        kept = [array.copy() for array in arrays]
-        generator = draws.generator.bit_generator.state
-        names, offered, rounds = self._slot_of, self._offered, self._rounds
-        self._slot_of, self._offered = dict(names), offered.copy()
-        try:
-            yield
-        finally:
-            for array, before in zip(arrays, kept):
-                array[...] = before
-            draws.generator.bit_generator.state = generator
-            self._width, self._slot_of, self._offered, self._rounds = width, names, offered, rounds
-
-    @property
-    def _samples(self) -> bool:
-        """Whether arms are scored with a random direction."""
-        width = self._width
-        return isinstance(width, SampleState) or (isinstance(width, EnsembleState) and bool(width.member[0] >= 0))
-
-    @property
-    def probability(self) -> float:
-        """How likely the last choice was.
-
-        A policy that samples finds it out when asked, so it has to be asked before anything more is learned.
-        """
-        if not self._samples:
-            return float(self._scalars[kernels.PROBABILITY])
-        if self._last is None or self._last[2] != len(self.tracker):
-            raise InputError("what was learned since has changed the probability. Ask between choose and learn.")
-        arms, chosen, _ = self._last
-        return float(self.probabilities(arms)[chosen])
-
-    @property
-    def theta(self) -> NDArray[np.float64]:
-        """The tracker's estimate."""
-        return self.tracker.theta
 
     # -- for a compiled loop over many rounds --------------------------------------------------------------------
 
@@ -287,11 +237,14 @@ class Policy(Bandit):
 
     def _arms(self, arms: Any, ids: Any = None) -> Block:
         """Arms as rows of the tracker's kind; the first ones decide whether that is dense or sparse."""
-        if not sp.issparse(arms):
+        crossed = isinstance(arms, Crossed)
+        if crossed:
+            pass
+        elif not sp.issparse(arms):
             arms = as_numbers(arms, "arms must be a matrix")
         elif arms.dtype.kind not in "fiub":
             raise InputError(f"arms must be a matrix of real numbers, got a sparse matrix of {arms.dtype}.")
-        if arms.ndim != 2 or arms.shape[1] != self.dim:
+        if len(arms.shape) != 2 or arms.shape[1] != self.dim:
             raise DimensionError(f"arms must be a (K, {self.dim}) matrix, got shape {arms.shape}.")
         count = arms.shape[0]
         if count == 0:
@@ -299,14 +252,14 @@ class Policy(Bandit):
         if ids is not None and len(ids) != count:
             raise DimensionError(f"{count} arms, but {len(ids)} ids.")
         if self._width is None:
-            sparse = bool(sp.issparse(arms))
-            code = kernels.first_fault(as_block(arms, np.zeros(count), sparse, self.tracker._dtype), self.dim)
+            sparse = crossed or bool(sp.issparse(arms))
+            code = kernels.first_fault(self._block(arms, np.zeros(count), sparse), self.dim)
             if code:
                 raise self._arm_fault(code)
             self._start(sparse, ids is not None)
         if self._zeros.size != count:
             self._zeros = np.zeros(count)
-        return as_block(arms, self._zeros, self.tracker._sparse, self.tracker._dtype)
+        return self._block(arms, self._zeros, self.tracker._sparse)
 
     def _start(self, sparse: bool, recurring: bool) -> None:
         """The first arms are here, with or without ids."""
@@ -325,7 +278,13 @@ class Policy(Bandit):
             if unused:
                 tracker._unstart()
             raise
+        self._started()
+
+    def _started(self) -> None:
+        tracker = self.tracker
         self._entries = kernels.policy_entries(tracker._state_class, self._width.__class__)
+        self._slow = (isinstance(tracker, RLS) and tracker.route == "cholesky") or tracker._dtype != np.float64
+        self._watched = isinstance(tracker, RLS) or bool(self._scalars[kernels.LOOK])
 
     def _ready(self, count: int) -> None:
         solved(self.tracker)
@@ -437,7 +396,7 @@ class Policy(Bandit):
             self._width = self.width.allocate(self.tracker, self._offered.size, self._draws)
             for entry, array in part(arrays, "width.").items():
                 getattr(self._width, entry)[...] = array
-            self._entries = kernels.policy_entries(self.tracker._state_class, self._width.__class__)
+            self._started()
         self._draws.restore(header["draws"], arrays["unread"])
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ from driftls.policies.bandit import Bandit, single
 from driftls.policies.inputs import checked_reward, id_header, id_of, part, plain_id, plain_ids, renamed, tell
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
-from driftls.trackers.inputs import Block, as_block, fault
+from driftls.trackers.inputs import Block, fault
 from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, NoWidth, SampleWidth, Width
 
 TAPE = 2048  # draws that a model has ready: there may be thousands of models
@@ -52,11 +52,12 @@ class DisjointLinUCB(Bandit):
     dim : int
         Number of features of a user.
     tracker : Tracker, optional
-        An unused tracker, of which each arm gets a fresh copy; `SAGA` with ridge 3 by default.
+        An unused tracker, of which each arm gets a fresh copy; `SAGA` with ridge 30 by default.
     width : Width
         Of each model; `DiagonalWidth()` by default.
     kappa, sigmas, epsilon
-        As for `LinUCB`; the noise is estimated over all arms together.
+        As for `LinUCB`, two standard deviations by default; the noise is estimated over all arms together. Ridge and
+        weight suit clicks, of which there are few: `python -m benchmarks.bandits defaults`.
     most_arms : int
         Beyond so many models the one that was not offered for longest is dropped.
     seed : int or Generator
@@ -81,13 +82,13 @@ class DisjointLinUCB(Bandit):
         tracker: Tracker | None = None,
         width: Width | None = None,
         kappa: float | None = None,
-        sigmas: float = 1.0,
+        sigmas: float = 2.0,
         epsilon: float = 0.0,
         most_arms: int = 10_000,
         seed: Seed = None,
     ) -> None:
         self._seeds = np.random.default_rng(seed)
-        tracker = SAGA(dim, regularisation=ridge(3.0)) if tracker is None else tracker
+        tracker = SAGA(dim, regularisation=ridge(30.0)) if tracker is None else tracker
         width = DiagonalWidth() if width is None else width
         if tracker.dim != dim or len(tracker):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
@@ -230,7 +231,7 @@ class DisjointLinUCB(Bandit):
             tracker._prepare(1, row, 0)
         if model.alive is not tracker._alive:
             self._repack(slot)
-        self._draws.ready(self._need)
+        self._ready(1)
         self._enter(tracker, row, slot)
 
     def _play(self, arms: Block, slots: NDArray[np.int64], job: Any, first: int, last: int) -> None:
@@ -252,9 +253,10 @@ class DisjointLinUCB(Bandit):
         return int(job.first_arm[r])
 
     def _between(self) -> None:
-        for model in self._models:
-            if model is not None and isinstance(model.tracker, RLS):
-                tell(model.tracker)
+        if isinstance(self.tracker, RLS):
+            for model in self._models:
+                if model is not None:
+                    tell(model.tracker)
 
     def _ready(self, count: int) -> None:
         """Draws and scores for so many arms."""
@@ -299,7 +301,7 @@ class DisjointLinUCB(Bandit):
         if user.shape[1] != self.dim:
             raise DimensionError(f"a user has {self.dim} features, got {user.shape[1]}.")
         sparse = bool(sp.issparse(user))
-        return as_block(user, np.zeros(1), sparse if self._sparse is None else self._sparse, self.tracker._dtype)
+        return self._block(user, np.zeros(1), sparse if self._sparse is None else self._sparse)
 
     def _user_fault(self, code: int) -> Exception:
         return renamed(fault(code % 8, 0, 0, self.dim), "row 0", "the user")

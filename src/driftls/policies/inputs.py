@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from driftls.crossed import Crossed
 from driftls.errors import ConditioningWarning, InputError, SettingsError
 from driftls.kernels.rows import LARGEST
 from driftls.trackers import RLS, Tracker
@@ -104,4 +105,6 @@ def position(arm: Any, arms: Any) -> int:
 
 
 def row_of(arms: Any, k: int) -> Any:
+    if isinstance(arms, Crossed):
+        return arms[[k]]
     return arms.tocsr()[[k]] if sp.issparse(arms) else np.array(arms[k])

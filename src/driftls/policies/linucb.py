@@ -106,7 +106,7 @@ class LinUCB(Policy):
             self.features, self._pending, self._auto = features, pending, False
         super()._start(sparse, recurring)
         if self._adaptive and not sparse and not recurring and can_adapt(self.tracker, self._width):
-            self._scalars[LOOK] = FIRST_LOOK
+            self._scalars[LOOK], self._watched = FIRST_LOOK, True
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         header, arrays = super().snapshot()

@@ -64,11 +64,11 @@ class EnsembleTS(Policy):
         dim: int | None = None,
         *,
         tracker: Tracker | None = None,
-        members: int = 50,
+        members: int = 100,
         steps: int = 1,
         regularisation: Any = None,
         kappa: float | None = None,
-        sigmas: float = 0.8,
+        sigmas: float = 0.7,
         epsilon: float = 0.0,
         seed: Seed = None,
     ) -> None:

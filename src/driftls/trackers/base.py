@@ -16,7 +16,7 @@ from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import History, Mapped, describe, from_header
 from driftls.kernels import track
 from driftls.kernels.frames import pack
-from driftls.kernels.rows import DenseRows, SparseRows
+from driftls.kernels.rows import CrossRows, DenseRows, SparseRows
 from driftls.kernels.schedules import Plan
 from driftls.kernels.track import Log
 from driftls.persistence import Saveable
@@ -224,7 +224,10 @@ class Tracker(Saveable):
         rows = self._drawable(wanted)
         if self.history is not None and self.history.capacity:  # what is overwritten within a block needs no room
             rows = min(rows, max(self.history.capacity, SMALLEST_PIECE))
-        nnz = int(block.stop[first + rows - 1] - block.start[first]) if isinstance(block, SparseRows) else 0
+        if isinstance(block, CrossRows):  # one row
+            nnz = int((1 + block.shared[0]) * (block.stop - block.start)[block.line[first]])
+        else:
+            nnz = int(block.stop[first + rows - 1] - block.start[first]) if isinstance(block, SparseRows) else 0
         return self._make_room(rows, nnz, wanted)  # the check looks at the schedules of all that is wanted
 
     def _drawable(self, wanted: int) -> int:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from driftls.errors import DimensionError, DivergenceError, DriftlsError, InputError
 from driftls.kernels import rows as row_kernels
 from driftls.kernels import track
-from driftls.kernels.rows import DenseRows, SparseRows
+from driftls.kernels.rows import CrossRows, DenseRows, SparseRows
 
-Block = DenseRows | SparseRows
+Block = DenseRows | SparseRows | CrossRows
 
 
 def checked(X: Any, y: Any, dim: int) -> tuple[Any, NDArray[np.float64]]:

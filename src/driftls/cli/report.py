@@ -1,0 +1,58 @@
+"""`driftls report`."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from driftls.cli.common import AsJson, app, typer
+
+
+class Format(StrEnum):
+    """What a report is written as."""
+
+    HTML = "html"
+    MARKDOWN = "md"
+
+
+As = Annotated[Format, typer.Option(help="One self-contained page, or Markdown with a figures folder.")]
+Figures = Annotated[Path | None, typer.Option(file_okay=False, help="Folder for every figure as SVG and PDF.")]
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(exists=True, help="Files of runs, or folders of them.")],
+    out: Annotated[Path | None, typer.Option(dir_okay=False, help="The page; report.html if not given.")] = None,
+    format: As = Format.HTML,
+    figures: Figures = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare your own runs on one page.
+
+    Runs are the JSON files that `driftls simulate --out` and `Run.save` write. Those of one problem are drawn
+    together: each trace against the rounds, the mean over seeds with its 95% interval.
+
+    \b
+    Examples:
+      driftls report runs/*.json --out report.html
+      driftls report runs --format md --out report.md
+      driftls report runs --figures figures --json
+    """  # noqa: D301
+    from driftls import report as stage
+    from driftls.errors import InputError
+    from driftls.run import Run
+
+    stage.check_extra("driftls report")
+    paths = [file for path in runs for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    if not paths:
+        raise InputError(f"{runs[0]}: expected runs, but the folder holds no JSON file. Pass what `--out` wrote.")
+    page = stage.of_runs([Run.load(path) for path in paths], stage.how(files=str(len(paths))))
+    files = stage.write(page, out or Path(f"report.{format}"), format=format.value, figures=figures)
+    if as_json:
+        typer.echo(json.dumps({"runs": len(paths), "files": [str(file) for file in files], **page.data()}))
+        return
+    for section in page.sections:
+        typer.echo(f"{section.title}: {section.found}")
+    typer.echo(f"The report is {files[0]}")

@@ -1,0 +1,64 @@
+"""`driftls reproduce`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from driftls.cli.common import AsJson, app, progress, typer
+from driftls.cli.report import As, Figures, Format
+
+
+@app.command()
+def reproduce(
+    quick: Annotated[bool, typer.Option("--quick", help="Everything small: at most 3 minutes on 2 cores.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Two days of 1.85M lines, 20 seeds: hours.")] = False,
+    log: Annotated[
+        list[Path] | None,
+        typer.Option(exists=True, dir_okay=False, help="A Yahoo file instead of a synthetic day; may be given again."),
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="This alone; may be given again.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed; the others follow.")] = 0,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder of the report and of its data.")] = Path("paper"),
+    format: As = Format.HTML,
+    figures: Figures = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; all cores if not given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Do the paper's experiments again, then with what we recommend, and write one page about it.
+
+    Names for --only: run-times, ctr, tracking, settings, theorem-1, theorem-2, section-4, scaling.
+    The paper's own plots are figure-1 (run times) and figure-2 (tracking error). What is measured is kept in
+    the folder: interrupted, the same command goes on where it was.
+
+    \b
+    Examples:
+      driftls reproduce --quick --out demo
+      driftls reproduce --only figure-2 --seed 3 --json
+      driftls reproduce --full --log day-2.gz --log day-4.gz --figures figures
+    """  # noqa: D301
+    from driftls import report
+    from driftls import reproduce as stage
+
+    report.check_extra("driftls reproduce")
+    if quick and full:
+        raise typer.BadParameter("not together with --full.", param_hint="'--quick'")
+    options = stage.Options(0 if quick else 2 if full else 1, seed, tuple(str(path) for path in log or ()))
+    with progress() as bar:
+        tasks: dict[str, Any] = {}
+
+        def tell(name: str, done: int, of: int) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=of, note="")
+            bar.update(tasks[name], completed=done, note=f"{done} of {of}")
+
+        page = stage.reproduce(options, out / "data", only=only, jobs=jobs or os.cpu_count() or 1, progress=tell)
+    files = report.write(page, out / f"report.{format}", format=format.value, figures=figures)
+    if as_json:
+        typer.echo(json.dumps({"files": [str(file) for file in files], **page.data()}))
+        return
+    for section in page.sections:
+        typer.echo(f"{section.title}: {section.found}\n")
+    typer.echo(f"The report is {files[0]}")

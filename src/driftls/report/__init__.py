@@ -1,0 +1,67 @@
+"""Reports: one self-contained HTML page, or Markdown, with figures and tables."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from driftls import __version__
+from driftls.report.figures import check_extra, save
+from driftls.report.markdown import markdown
+from driftls.report.model import Dot, Dots, Figure, Item, Line, Lines, Mark, Page, Section, Table, number, plus_minus
+from driftls.report.page import html
+from driftls.report.runs import of_runs
+
+__all__ = [
+    "Dot", "Dots", "Figure", "Item", "Line", "Lines", "Mark", "Page", "Section", "Table",
+    "check_extra", "how", "html", "markdown", "number", "of_runs", "plus_minus", "write",
+]  # fmt: skip
+
+
+def write(page: Page, path: str | os.PathLike[str], *, format: str = "html", figures: Path | None = None) -> list[Path]:
+    """Write a report as `format`, "html" or "md"; returns the files.
+
+    `figures` is a folder for every figure as SVG and PDF. Markdown cannot do without: it takes one beside the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> line = Line("y", [1, 10], [1, 100])
+    >>> page = Page("Squares", "", [Section("s", "A line", [], [Lines("f", "y", "", "x", "y", [line])])])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [file.name for file in write(page, Path(folder, "r.md"), format="md")]
+    ['r.md', 'f.svg', 'f.pdf']
+    """
+    check_extra("a report")
+    path = Path(path)
+    if format == "md" and figures is None:
+        figures = path.parent / "figures"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files = [path]
+    if figures is not None:
+        figures.mkdir(parents=True, exist_ok=True)
+        files += [file for figure in page.figures for file in save(figure, figures)]
+    inside = os.path.relpath(figures, path.parent) if figures is not None else ""
+    path.write_text(html(page) if format == "html" else markdown(page, Path(inside).as_posix()))
+    return files
+
+
+def how(**more: str) -> dict[str, str]:
+    """How a report was run: the command, versions and machine, and what else is given."""
+    import numba
+    import numpy
+    import scipy
+
+    versions = f"Python {platform.python_version()}, NumPy {numpy.__version__}, SciPy {scipy.__version__}, "
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    return {
+        "command": f"`driftls {' '.join(sys.argv[1:])}`",
+        **more,
+        "driftls": __version__,
+        "with": f"{versions}Numba {numba.__version__}",
+        "machine": machine,
+        "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
