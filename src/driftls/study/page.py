@@ -48,14 +48,15 @@ def _board(rank: int, standings: list[Standing], metric: str) -> Table:
             "" if math.isnan(one.p) else number(one.p),
             number(one.microseconds),
             "yes" if one.policy in front else "",
-            f"{one.runs - one.failed} of {one.runs}",
+            f"{one.runs - one.failed}/{one.runs}",
         ]
         for one in standings
     ]
-    head = ["policy", "knobs", _word(metric), "against the first", "p", "µs a round", "on the front", "runs"]
+    head = ["policy", "knobs", _word(metric), "to the first", "p", "µs", "front", "runs"]
     note = (
         "Differences and t-tests are paired by seed or day; p by Holm's rule over the table. The first is first on "
-        "these very runs, so differences to it lean towards being too large. On the front: nothing cheaper is better."
+        "these very runs, so differences to it lean towards being too large. µs are those of a round; on the front, "
+        "nothing cheaper is better."
     )
     return Table(f"{rank}-board", "Leaderboard", head, cells, note)
 
