@@ -225,7 +225,7 @@ def article_reward(seed: int, lines: int, lam: float | None, kappa: float | None
     """
     policy = DisjointLinUCB(136, seed=seed)
     if fast:
-        policy = DisjointLinUCB(136, tracker=Diagonal(136, regularisation=ridge(10.0)), seed=seed)
+        policy = DisjointLinUCB(136, tracker=SAGA(136, regularisation=ridge(60.0)), seed=seed)
     elif lam is not None:
         tracker = RLS(136, regularisation=ridge(lam))
         policy = DisjointLinUCB(136, tracker=tracker, width=ExactWidth(), kappa=kappa, seed=seed)
@@ -271,7 +271,7 @@ CASES: dict[str, dict[str, Any]] = {
         "kappa": [0.5, 1.0, 2.0],
         "tuning": 8,
         "seeds": 40,
-        "other": "Diagonal, lambda = 10, + diagonal",
+        "other": "SAGA + diagonal, lambda = 60",
     },
     "fixed": {
         "title": f"fixed arms, d = {DIM}, K = {ARMS}",

@@ -66,7 +66,7 @@ def coverage(quick: bool, logs: int) -> dict[str, Any]:
 def engines(quick: bool, logs: int) -> dict[str, Any]:
     lines, few = (60_000, 3_000) if quick else (1_850_000, 20_000)
     cases = {
-        "one model an article": lambda: (DisjointLinUCB(136, seed=0), None),
+        "one model an article": lambda: (DisjointLinUCB(136, tracker=SAGA(136), seed=0), None),
         "shared + crosses": lambda: (
             LinUCB(tracker=SAGA(136 * 301, seed=0), width=DiagonalWidth(), seed=0),
             Crosses(136, articles=300, shared=True),
@@ -108,7 +108,7 @@ def memory(quick: bool, logs: int) -> dict[str, Any]:
             "import resource\n"
             "from driftls.logs import read\nfrom driftls.policies import DisjointLinUCB\n"
             "from driftls.replay import replay\nimport pyarrow.parquet\n"
-            "policy = DisjointLinUCB(136, seed=0)\n"
+            "from driftls.trackers import SAGA\npolicy = DisjointLinUCB(136, tracker=SAGA(136), seed=0)\n"
             f"run = replay(policy, read({str(path)!r}), limit={{}}, points=[1])\n"
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)\n"
         )

@@ -61,8 +61,12 @@ def six_by_six(lines, seed):
         )
 
 
+def saga(*, seed, **more):
+    return DisjointLinUCB(136, tracker=SAGA(136), seed=seed, **more)
+
+
 COMBINATIONS = {
-    "disjoint SAGA, diagonal": (lambda: DisjointLinUCB(136, seed=5), None),
+    "disjoint SAGA, diagonal": (lambda: saga(seed=5), None),
     "disjoint RLS, exact": (lambda: DisjointLinUCB(136, tracker=RLS(136), width=ExactWidth(), seed=5), None),
     "disjoint, floor": (lambda: DisjointLinUCB(136, tracker=Diagonal(136), epsilon=0.3, seed=5), None),
     "disjoint, printed phi": (lambda: one_model_an_article(paper.flinucb_gd(136, seed=5), 5), None),
@@ -181,16 +185,16 @@ def test_intervals_of_all_three_estimates_cover_the_truth_at_their_rate():
 
 
 def test_several_policies_over_one_log_end_where_each_ends_alone(day):
-    together = replay({"a": DisjointLinUCB(136, seed=1), "b": make_random()}, day)
-    assert together["a"].traces == replay(DisjointLinUCB(136, seed=1), day).traces
+    together = replay({"a": saga(seed=1), "b": make_random()}, day)
+    assert together["a"].traces == replay(saga(seed=1), day).traces
     assert together["b"].traces == replay(make_random(), day).traces
 
 
 def test_a_delayed_reward_is_learned_after_so_many_lines(day):
     """With a delay beyond the log nothing is learned before the end, so every choice is an untrained policy's"""
-    policy = DisjointLinUCB(136, seed=1)
+    policy = saga(seed=1)
     run = replay(policy, day, delay=10_000, limit=800)
-    untrained = DisjointLinUCB(136, seed=1)
+    untrained = saga(seed=1)
     matches = sum(
         untrained.choose(np.eye(136)[event.user_index].sum(axis=0), ids=event.arms) == event.shown
         for event in day.kept[0].part(0, 800)
@@ -202,7 +206,7 @@ def test_a_delayed_reward_is_learned_after_so_many_lines(day):
 @pytest.mark.parametrize("engine", ["compiled", "python"])
 @pytest.mark.parametrize("delay", [0, 30])
 def test_an_interrupted_replay_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(engine, delay, day, tmp_path):
-    straight = DisjointLinUCB(136, seed=4, epsilon=0.1)
+    straight = saga(seed=4, epsilon=0.1)
     whole = replay(straight, day, engine=engine, delay=delay, limit=1400)
 
     class Stop(Exception):
@@ -215,7 +219,7 @@ def test_an_interrupted_replay_goes_on_from_its_checkpoint_as_if_it_had_not_stop
     path = tmp_path / "checkpoint"
     with pytest.raises(Stop):
         replay(
-            DisjointLinUCB(136, seed=4, epsilon=0.1),
+            saga(seed=4, epsilon=0.1),
             day,
             engine=engine,
             delay=delay,
@@ -225,7 +229,7 @@ def test_an_interrupted_replay_goes_on_from_its_checkpoint_as_if_it_had_not_stop
             progress=stop,
         )
     assert path.exists()
-    resumed = DisjointLinUCB(136, seed=99)
+    resumed = saga(seed=99)
     run = replay(resumed, day, engine=engine, delay=delay, limit=1400, checkpoint=path, every=400)
     assert (run.traces, run.points, run.settings["estimates"]) == (
         whole.traces,
@@ -266,7 +270,7 @@ def test_tracking_and_width_errors_are_against_the_exact_solution_of_the_same_ro
         DisjointLinUCB(136, tracker=RLS(136), width=ExactWidth(), seed=1), day, metrics=["tracking_error"], limit=1000
     )
     assert exact.last("relative_tracking_error") < 1e-9
-    run = replay(DisjointLinUCB(136, seed=1), day, metrics=["tracking_error", "width_error"], limit=1000)
+    run = replay(saga(seed=1), day, metrics=["tracking_error", "width_error"], limit=1000)
     assert 1e-6 < run.last("relative_tracking_error") < 1.0
     assert 1e-6 < run.last("width_error") < 1.0
 
@@ -279,11 +283,11 @@ def test_what_cannot_be_replayed_is_told_before_the_first_line(day):
     with pytest.raises(SettingsError, match="belong together"):
         replay(DisjointLinUCB(512, seed=0), day, features=Hashed(512, user_dim=136))
     with pytest.raises(SettingsError, match="metrics must be among"):
-        replay(DisjointLinUCB(136, seed=0), day, metrics=["clicks"])
+        replay(saga(seed=0), day, metrics=["clicks"])
     with pytest.raises(SettingsError, match="engine must be"):
-        replay(DisjointLinUCB(136, seed=0), day, engine="fast")
+        replay(saga(seed=0), day, engine="fast")
     with pytest.raises(InputError, match="no line"):
-        replay(DisjointLinUCB(136, seed=0), Kept([]))
+        replay(saga(seed=0), Kept([]))
 
 
 # -- the command -----------------------------------------------------------------------------------------------------

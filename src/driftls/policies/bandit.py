@@ -136,8 +136,8 @@ class Bandit(Saveable):
         """Call the compiled entry."""
 
     @abstractmethod
-    def _learn_row(self, row: Block, slot: int) -> None:
-        """Learn one row with its reward."""
+    def _learn_row(self, row: Block, slot: int, anew: bool = False) -> None:
+        """Learn one row with its reward; `anew`: a kernel has used up what was ready, so look again."""
 
     def _block(self, x: Any, y: NDArray[np.float64], sparse: bool) -> Block:
         """Rows of the kind and precision that the trackers keep."""
@@ -170,7 +170,7 @@ class Bandit(Saveable):
                 raise fault(int(job.clock[kernels.STATUS]), 0, len(self.tracker), self.dim)
             if job.clock[kernels.WAITING]:
                 job.clock[kernels.WAITING], chosen, before = 0, int(job.chosen[first]), kernels.now()
-                self._learn_row(one_row(arms, self._row(job, first, chosen)), int(slots[chosen]))
+                self._learn_row(one_row(arms, self._row(job, first, chosen)), int(slots[chosen]), anew=True)
                 job.clock[kernels.LEARNING] += kernels.now() - before
                 first += 1
             self._between()

@@ -186,9 +186,9 @@ class Policy(Opinions):
         self._enter(tracker, DenseRows(row, self._reward), -1)
         return True
 
-    def _learn_row(self, row: Block, slot: int) -> None:
+    def _learn_row(self, row: Block, slot: int, anew: bool = False) -> None:
         tracker = self.tracker
-        if tracker._credit <= 0 or not isinstance(row, DenseRows):
+        if anew or tracker._credit <= 0 or not isinstance(row, DenseRows):
             tracker._prepare(1, row, 0)
         self._ready(0)
         self._enter(tracker, row, slot)

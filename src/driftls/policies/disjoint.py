@@ -24,8 +24,9 @@ from driftls.policies.inputs import checked_reward, id_header, id_of, part, plai
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.inputs import Block, fault
-from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, NoWidth, SampleWidth, Width
+from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, SampleWidth, Width
 
+EXACT_UP_TO = 200  # features: two matrices a model, 640 kB
 TAPE = 2048  # draws that a model has ready: there may be thousands of models
 MIRROR_UP_TO = 1 << 20  # entries
 MIRROR_FROM = 16  # rounds that it takes, for each of 256 features, until a mirror has paid for itself
@@ -52,11 +53,12 @@ class DisjointLinUCB(Bandit):
     dim : int
         Number of features of a user.
     tracker : Tracker, optional
-        An unused tracker, of which each arm gets a fresh copy; `SAGA` with ridge 30 by default.
-    width : Width
-        Of each model; `DiagonalWidth()` by default.
+        An unused tracker, of which each arm gets a fresh copy.
+    width : Width, optional
+        Of each model; `DiagonalWidth()` for a tracker that is given. Without both, `reason` says what was taken: exact
+        up to 200 features, else `SAGA` with diagonal widths; ridge 60.
     kappa, sigmas, epsilon
-        As for `LinUCB`, two standard deviations by default; the noise is estimated over all arms together. Ridge and
+        As for `LinUCB`, three standard deviations by default; the noise is estimated over all arms together. Ridge and
         weight suit clicks, of which there are few: `python -m benchmarks.bandits defaults`.
     most_arms : int
         Beyond so many models the one that was not offered for longest is dropped.
@@ -82,13 +84,20 @@ class DisjointLinUCB(Bandit):
         tracker: Tracker | None = None,
         width: Width | None = None,
         kappa: float | None = None,
-        sigmas: float = 2.0,
+        sigmas: float = 3.0,
         epsilon: float = 0.0,
         most_arms: int = 10_000,
         seed: Seed = None,
     ) -> None:
         self._seeds = np.random.default_rng(seed)
-        tracker = SAGA(dim, regularisation=ridge(30.0)) if tracker is None else tracker
+        self.reason = "given: tracker and width were chosen by the caller"
+        if tracker is None and width is None:
+            exact = isinstance(dim, int | np.integer) and dim <= EXACT_UP_TO
+            cost = "is affordable" if exact else "is too slow"
+            self.reason = f"{'exact' if exact else 'fast'}: with {dim} features a {dim} x {dim} matrix an arm {cost}"
+            tracker = RLS(dim, regularisation=ridge(60.0)) if exact else SAGA(dim, regularisation=ridge(60.0))
+            width = ExactWidth() if exact else DiagonalWidth()
+        tracker = SAGA(dim, regularisation=ridge(60.0)) if tracker is None else tracker
         width = DiagonalWidth() if width is None else width
         if tracker.dim != dim or len(tracker):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
@@ -223,11 +232,11 @@ class DisjointLinUCB(Bandit):
         words = self._mirrored if task == policy.PLAY else self._words
         return int(entry(self._table, words, *arms, self.dim, slots, job, task, first, last))
 
-    def _learn_row(self, row: Block, slot: int) -> None:
+    def _learn_row(self, row: Block, slot: int, anew: bool = False) -> None:
         model = self._models[slot]
         assert model is not None
         tracker = model.tracker
-        if tracker._credit <= 0 or isinstance(row, SparseRows):
+        if anew or tracker._credit <= 0 or isinstance(row, SparseRows):
             tracker._prepare(1, row, 0)
         if model.alive is not tracker._alive:
             self._repack(slot)
