@@ -178,9 +178,7 @@ def fit(rows: int, name: str) -> dict[str, float]:
             count = sum(map(read, some))
             found[label] = (time.process_time() - begin) * done.rows / count
     speed, alone, raw = done.rows / found["fit"], found["fit"] / found["blocks"], found["fit"] / found["pyarrow"]
-    print(
-        f"{name}: {done.rows} rows, d = 136, in {found['fit']:.1f} s: {speed:,.0f} rows/s on one core, {alone:.2f}x of"
-    )
+    print(f"{name}: {done.rows} rows, d = 136, in {found['fit']:.1f} s of a core: {speed:,.0f} rows/s, {alone:.2f}x of")
     print(f"reading blocks, {raw:.2f}x of decoding the columns; peak memory {found['memory']:.2f} GB (aim: under 1)")
     return found
 

@@ -176,7 +176,7 @@ def test_each_arm_has_a_model_of_its_own_rows(name):
         expected = [np.sqrt((user**2 / (ridge + squares[arm])).sum()) for arm in (7, 8, 9)]
         np.testing.assert_allclose(policy.widths(user, ids=[7, 8, 9]), expected, rtol=1e-9)
     # the standard deviation of a standard deviation from 900 rows is 2.4%: four of them, and three models were fitted
-    assert policy.kappa == pytest.approx(NOISE, rel=4 / np.sqrt(2 * 900) + 3 * DIM / 900)
+    assert policy.kappa == pytest.approx(policy.sigmas * NOISE, rel=4 / np.sqrt(2 * 900) + 3 * DIM / 900)
     policy.learn(user, 1.0, arm=policy.choose(user, ids=[7, 8, 9]), ids=[7, 8, 9])
 
 

@@ -1,0 +1,82 @@
+"""The report of a study says who leads, at what cost, which knobs matter, and what was tuned where."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from driftls.report import html
+from driftls.study import Plan
+from driftls.study.page import page_of
+from test_study import TEXT
+from test_study_results import row
+
+
+@pytest.fixture(scope="module")
+def page():
+    rows = [row("linucb", seed, 5.0 + seed, cost=4.0, kappa=0.3) for seed in (10, 11, 12)]
+    rows += [row("random", seed, 90.0 + 2 * seed, cost=1.0) for seed in (10, 11, 12)]
+    rows += [
+        row("linucb", s, 9.0 * k + s, stage="tune", kappa=k) for k, seeds in ((0.3, 4), (3.0, 2)) for s in range(seeds)
+    ]
+    return page_of(Plan.parse(TEXT.replace(', "reward"', "")), rows)
+
+
+def items(page):
+    return {item.name: item for section in page.sections for item in section.items}
+
+
+def test_the_leaderboard_has_intervals_differences_and_the_front(page):
+    first, second = items(page)["1-board"].rows
+    assert first[:4] == ["linucb", "kappa = 0.3", "16 ± 2.48", ""]
+    assert second[0] == "random"
+    assert second[3].startswith("96 ± ")
+    assert [first[6], second[6]] == ["yes", "yes"]  # the cheaper one and the better one
+    assert "linucb has the best regret" in page.sections[0].found
+
+
+def test_costs_curves_and_knobs_are_drawn(page):
+    found = items(page)
+    assert [line.label for line in found["1-cost"].lines] == ["linucb", "random", "front"]
+    assert list(found["1-cost"].lines[-1].x) == [1.0, 4.0]
+    assert [line.label for line in found["1-regret"].lines] == ["linucb", "random"]
+    [knob] = [item for item in found.values() if item.title == "linucb: kappa"]
+    assert [dot.label for dot in knob.dots] == ["0.3", "3"]
+
+
+def test_the_split_is_told(page):
+    assert "tuned on the seeds 0 to 3 and reported on the seeds 10 to 12" in page.lead
+    assert items(page)["split"].rows == [["p", "linucb", "2", "1 on 4, 1 on 2"], ["p", "random", "fixed", ""]]
+
+
+def test_the_page_is_whole(page):
+    text = html(page)
+    assert text.count("<svg") == len(page.figures) == 3
+    assert "What was tuned where" in text
+
+
+def test_the_command_writes_results_and_a_report(tmp_path):
+    (tmp_path / "study.toml").write_text(TEXT)
+    command = [sys.executable, "-m", "driftls", "study", "study.toml", "--out", "study", "--workers", "1", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert [one["policy"] for one in told["leaderboard"]] == ["linucb", "random"]
+    assert told["leaderboard"][0]["p"] is None
+    assert (tmp_path / told["results"]).exists()
+    assert "Leaderboard" in (tmp_path / told["report"]).read_text()
+
+
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path):
+    (tmp_path / "study.toml").write_text(TEXT.replace("dim = 5", "dim = 0"))
+    command = [sys.executable, "-m", "driftls", "study", "study.toml", "--out", "study"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "driftls: study.toml: the study cannot be run: Expected `int` >= 1 - at `$.bandits[0].dim`"
+    )
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "study").exists()
