@@ -357,7 +357,10 @@ def test_ctrl_c_saves_what_was_done_so_far_and_says_so(tmp_path):
     process = subprocess.Popen(
         [*command, "--out", str(tmp_path / "runs")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    time.sleep(8.0)
+    while not (tmp_path / "runs").exists():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
+    time.sleep(3.0)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

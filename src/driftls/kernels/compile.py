@@ -7,12 +7,13 @@ caller's file alone would go on serving the old answer.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, TypeVar
@@ -91,8 +92,18 @@ class _Cache(FunctionCache):  # type: ignore[misc]
             return None
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        with suppress(OSError, EOFError, UnpicklingError):
+        with suppress(OSError, EOFError, UnpicklingError), _alone():
             super().save_overload(signature, data)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One process at a time: each reads the index of a kernel's versions and writes it back."""
+    folder = cache_root() / "kernels" / DIGEST
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def leaf(function: Function) -> Function:
