@@ -184,6 +184,12 @@ def test_intervals_of_all_three_estimates_cover_the_truth_at_their_rate():
     assert all(abs(count / 2000 - 0.05) < 0.02 for count in misses.values()), misses
 
 
+def test_the_module_is_called_as_its_function(day):
+    import driftls.replay as module
+
+    assert module(make_random(), day, limit=200).traces == replay(make_random(), day, limit=200).traces
+
+
 def test_several_policies_over_one_log_end_where_each_ends_alone(day):
     together = replay({"a": saga(seed=1), "b": make_random()}, day)
     assert together["a"].traces == replay(saga(seed=1), day).traces

@@ -418,7 +418,7 @@ def test_negative_widths_are_clamped_and_counted():
         (lambda: paper.frls_gd(DIM), ExactWidth(), "constant, positive total ridge"),
         (lambda: RLS(DIM, discount=0.9), ExactWidth(), "keeps no inverse"),
     ],
-    ids=str,
+    ids=lambda value: None if callable(value) else str(value),
 )
 def test_a_combination_that_cannot_be_right_is_refused_at_the_first_arms(tracker, width, complaint):
     policy = Policy(tracker(), width)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -411,3 +413,13 @@ def _resume(path: Path, players: list[Player]) -> int:
 def _called(log: Log) -> str:
     paths = getattr(log, "paths", None)
     return f"{log.format} {' '.join(Path(path).name for path in paths)}" if paths else repr(log)
+
+
+class _Callable(ModuleType):
+    """`from driftls import replay` gives this module, which is called as its one function."""
+
+    def __call__(self, *arguments: Any, **settings: Any) -> Any:
+        return replay(*arguments, **settings)
+
+
+sys.modules[__name__].__class__ = _Callable
