@@ -14,7 +14,7 @@ import pytest
 from driftls import paper
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import Crosses, Hashed, OuterProduct, UserFeatures
-from driftls.logs import Event, synthetic_day
+from driftls.logs import Event, LogFormatError, WithTruth, read, synthetic_day
 from driftls.logs.events import Block
 from driftls.logs.log import EventLog, Log
 from driftls.metrics import Tally, wilson
@@ -327,6 +327,22 @@ def test_the_command_prints_what_the_function_gives(file, day, tmp_path):
     warm = driftls("replay", file, "--warm", tmp_path / "flinucb-saga.policy", "--limit", 500, "--json")
     assert warm.returncode == 0, warm.stderr
     assert json.loads(warm.stdout)["policies"]["flinucb-saga"]["lines"] == 500
+
+
+def test_the_truth_of_a_side_file_is_that_of_the_day(day, tmp_path):
+    log, side, other = tmp_path / "day.gz", tmp_path / "truth.parquet", tmp_path / "other.parquet"
+    synthetic_day(lines=3000, seed=3, ctr=0.2).write(log, truth=side)
+    expected = replay(make_random(), day, metrics=["regret"])
+    assert replay(make_random(), WithTruth(read(log), side), metrics=["regret"]).traces == expected.traces
+    done = driftls("replay", log, "--truth", side, "--policy", "random", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["policies"]["random"]["last"]["regret"] == expected.last("regret")
+    synthetic_day(lines=3000, seed=4).write(tmp_path / "unused.gz", truth=other)
+    with pytest.raises(InputError, match="line 1 is of another log"):
+        replay(make_random(), WithTruth(read(log), other), metrics=["regret"])
+    synthetic_day(lines=2000, seed=3, ctr=0.2).write(tmp_path / "unused.gz", truth=other)
+    with pytest.raises((InputError, LogFormatError), match=r"another log|ends at line"):
+        replay(make_random(), WithTruth(read(log), other), metrics=["regret"])
 
 
 @pytest.mark.parametrize(

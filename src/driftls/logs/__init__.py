@@ -13,6 +13,7 @@ from driftls.logs.log import Counts, EventLog, Log
 from driftls.logs.openbandit import OpenBanditLog, is_open_bandit
 from driftls.logs.parquet import ParquetLog, is_parquet
 from driftls.logs.synthetic import SyntheticDay, synthetic_day
+from driftls.logs.truth import WithTruth
 from driftls.logs.write import write_parquet
 from driftls.logs.yahoo import YahooLog
 
@@ -26,6 +27,7 @@ __all__ = [
     "OpenBanditLog",
     "ParquetLog",
     "SyntheticDay",
+    "WithTruth",
     "YahooLog",
     "inspect",
     "read",
