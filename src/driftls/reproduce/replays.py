@@ -10,10 +10,11 @@ from driftls.logs import read, synthetic_day
 from driftls.policies import DisjointLinUCB, LinUCB, named
 from driftls.replay import replay
 from driftls.run import Run
+from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
 
-__all__ = ["DIM", "KAPPA", "LINUCB", "POLICIES", "USER", "day_of", "features", "played"]
+__all__ = ["DIM", "KAPPA", "LINUCB", "POLICIES", "SAME_KERNELS", "USER", "day_of", "features", "played"]
 
 USER = 136
 DIM = 512  # small enough for the exact method and for SVRG as printed, both of which keep d x d numbers
@@ -35,8 +36,12 @@ ARTICLES: dict[str, Any] = {
     "LinUCB, one model an article": lambda kappa, seed: DisjointLinUCB(
         USER, tracker=RLS(USER), width=ExactWidth(), kappa=kappa, seed=seed
     ),
-    "SAGA, one model an article": lambda kappa, seed: DisjointLinUCB(USER, kappa=kappa, seed=seed),
+    "SAGA, one model an article": lambda kappa, seed: DisjointLinUCB(
+        USER, tracker=SAGA(USER, regularisation=ridge(60.0)), kappa=kappa, seed=seed
+    ),
+    "our default, untuned": lambda kappa, seed: DisjointLinUCB(USER, seed=seed),
 }
+SAME_KERNELS = {"epsilon-greedy": "greedy", "our default, untuned": "LinUCB, one model an article"}
 POLICIES = [*PAIRS, *ARTICLES]
 
 

@@ -26,7 +26,7 @@ COMPILED: dict[str, Any] = {
 LANES = {FAST: "SAGA and diagonal widths, dense", EXACT: "exact policy, dense"}
 METHODS = [*BASELINES, EXACT, FAST]
 ARMS, DIM, READY = 20, 136, 4
-MOST = 2048  # rounds of a measurement
+MOST = 512  # rounds of a measurement
 TEXT = [
     "The paper gives orders only: O(d) a step against O(d²) or O(d³). A constant decides from which d on that pays.",
     "Here: new dense arms in every round, exact LinUCB in three forms (a new inverse a round, Sherman-Morrison on "
@@ -39,7 +39,7 @@ def pieces(options: Options) -> list[Piece]:
     dims = 2 ** np.arange(3, options.pick(10, 11, 12), options.pick(2, 1, 1))
     arms = options.pick([5, 20, 80], [5, 10, 20, 40, 80, 160], [5, 10, 20, 40, 80, 160])
     todo = [(int(dim), ARMS) for dim in dims] + [(DIM, count) for count in arms]
-    seconds = options.pick(0.15, 0.5, 2.0)
+    seconds = options.pick(0.05, 0.5, 2.0)
     ready = [
         Piece(LANES[method], cost, {"method": method, "dim": READY, "arms": 3, "seconds": 0.0}) for method in COMPILED
     ]
