@@ -25,6 +25,7 @@ from driftls import persistence
 from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
 from driftls.features import Crosses, Features, OuterProduct, UserFeatures
 from driftls.kernels.policy import first_fault
+from driftls.kernels.rows import CrossRows
 from driftls.logs import SyntheticDay, read
 from driftls.logs.events import Block, Event
 from driftls.logs.log import Log
@@ -33,6 +34,7 @@ from driftls.policies import DisjointLinUCB
 from driftls.policies.bandit import Bandit, new_rounds, timed
 from driftls.policies.inputs import part
 from driftls.run import Run
+from driftls.trackers.inputs import as_block
 
 __all__ = ["METRICS", "replay"]
 
@@ -115,7 +117,11 @@ class Player:
         kept = self.policy._sparse if self.disjoint else self.policy.tracker._sparse
         sparse = bool(sp.issparse(matrix)) if kept is None else bool(kept)
         rows = self.policy._block(matrix, np.zeros(matrix.shape[0]), sparse)
-        code = first_fault(rows, self.policy.dim)
+        if isinstance(rows, CrossRows):  # each visitor is looked at once, not once an article
+            users = as_block(matrix.users, np.zeros(len(block)), True, rows.values.dtype)
+            code = first_fault(users, matrix.users.shape[1])
+        else:
+            code = first_fault(rows, self.policy.dim)
         if code:
             raise self.policy._arm_fault(code) if not self.disjoint else self.policy._user_fault(code)
         job = new_rounds(first, np.full(len(block), NEVER) if delay else block.shown, block.reward[:, None])

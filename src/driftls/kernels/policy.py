@@ -295,27 +295,14 @@ def policy_entries(state_class: Any, width_class: Any) -> PolicyEntries:
 
     @kernel
     def act_crossed(
-        words: Any,
-        line: Any,
-        shift: Any,
-        start: Any,
-        stop: Any,
-        index: Any,
-        values: Any,
-        y: Any,
-        shared: Any,
-        dim: int,
-        slots: Any,
-        job: Any,
-        task: int,
-        first: int,
-        last: int,
+        words: Any, arm_words: Any, values: Any, dim: int, slots: Any, job: Any, task: int, first: int, last: int
     ) -> int:
+        """The arms come as words too: eight arrays as arguments would be counted up and down at every entry"""
         state, plan, log, rows, width, judge, chance = unpack(
             words, values, state_class, Plan, Log, SparseRows, width_class, Judge, Chance
         )
         (rounds,) = unpack(job, values, Rounds)
-        arms = CrossRows(line, shift, start, stop, index, values, y, shared)
+        (arms,) = unpack(arm_words, values, CrossRows)
         return act(state, plan, log, rows, width, judge, chance, arms, dim, slots, rounds, task, first, last)
 
     return PolicyEntries(act_dense, act_sparse, act_crossed)

@@ -99,21 +99,17 @@ def cross_end(rows: Any, i: int) -> int:
 
 
 @leaf
-def cross_place(rows: Any, i: int, p: int) -> int:
-    """Where among the user's own entries place p is"""
-    stop = rows.stop[rows.line[i]]
-    return p if p < stop else p - (stop - rows.start[rows.line[i]])
-
-
-@leaf
 def cross_index(rows: Any, i: int, p: int) -> int:
-    behind = rows.shared[0] == 0 or p >= rows.stop[rows.line[i]]
-    return rows.indices[cross_place(rows, i, p)] + (rows.shift[i] if behind else 0)
+    line = rows.line[i]
+    if p < rows.stop[line]:  # the first copy: moved, unless a second one follows
+        return rows.indices[p] + (0 if rows.shared[0] != 0 else rows.shift[i])
+    return rows.indices[p - (rows.stop[line] - rows.start[line])] + rows.shift[i]
 
 
 @leaf
 def cross_value(rows: Any, i: int, p: int) -> float:
-    return np.float64(rows.values[cross_place(rows, i, p)])
+    line = rows.line[i]
+    return np.float64(rows.values[p if p < rows.stop[line] else p - (rows.stop[line] - rows.start[line])])
 
 
 begin = by_type({DenseRows: dense_begin, SparseRows: sparse_begin, CrossRows: cross_begin})

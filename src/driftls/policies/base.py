@@ -16,7 +16,7 @@ from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.kernels import policy as kernels
 from driftls.kernels.frames import pack
-from driftls.kernels.rows import LARGEST, CrossRows, DenseRows, SparseRows
+from driftls.kernels.rows import LARGEST, CrossRows, DenseRows
 from driftls.policies.bandit import single, solved
 from driftls.policies.inputs import (
     checked_reward,
@@ -194,10 +194,11 @@ class Policy(Opinions):
         self._enter(tracker, row, slot)
 
     def _act(self, arms: Block, slots: NDArray[np.int64], job: Any, task: int, first: int, last: int) -> int:
-        entries = self._entries
-        kinds = {DenseRows: entries.dense, SparseRows: entries.sparse, CrossRows: entries.crossed}
-        entry = kinds[type(arms)]
-        return int(entry(self._words, *arms, self.dim, slots, job, task, first, last))
+        rest = self.dim, slots, job, task, first, last
+        if isinstance(arms, CrossRows):
+            return int(self._entries.crossed(self._words, pack([arms]), arms.values, *rest))
+        entry = self._entries.dense if isinstance(arms, DenseRows) else self._entries.sparse
+        return int(entry(self._words, *arms, *rest))
 
     # -- for a compiled loop over many rounds --------------------------------------------------------------------
 
