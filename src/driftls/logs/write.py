@@ -17,7 +17,7 @@ from driftls.logs.parquet import arrow
 
 __all__ = ["truth_writer", "write_parquet"]
 
-ROW_GROUP = 65_536  # lines
+ROW_GROUP = 16_384  # lines; a reader holds one group at a time, with its candidates line by line
 DAY = 86_400  # seconds
 
 
