@@ -149,7 +149,9 @@ def test_pools_are_merged_as_a_dictionary_would(pools: list[tuple[int, ...]], wi
     assert all((a is None and b is None) or np.array_equal(a, b) for a, b in zip(got, expected))
 
 
-def test_memory_does_not_grow_with_the_row_group(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "ROW_GROUP", 65_536)
+
     def peak(lines: int) -> int:
         write_parquet(synthetic_day(lines=lines, seed=1), tmp_path / f"{lines}.parquet")
         log = read(tmp_path / f"{lines}.parquet", block=2000)
