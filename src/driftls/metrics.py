@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,6 @@ class Tally:
     truths: int = 0
     value: float = 0.0
     best: float = 0.0
-    matched_value: float = field(default=0.0)
 
     def add(self, block: Block, chosen: NDArray[np.int64]) -> None:
         """Count the lines of a block."""
@@ -97,7 +96,6 @@ class Tally:
             self.truths += len(block)
             self.value += float(own.sum())
             self.best += float(np.maximum.reduceat(block.truth, start[:-1]).sum()) if len(block) else 0.0
-            self.matched_value += float(own[matched].sum())
 
     @property
     def replay(self) -> Estimate:
