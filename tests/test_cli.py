@@ -55,7 +55,7 @@ def test_help_has_examples(command):
     [
         ([], "Usage"),
         (["fly"], "No such command 'fly'"),
-        (["warmup", "--only", "lasso"], "'lasso' is not one of saga, sag, svrg, gd, cd, diagonal, rls, ols."),
+        (["warmup", "--only", "lasso"], "'lasso' is not one of saga, sag, svrg, gd, cd, diagonal, rls, ols, linucb"),
         (["reproduce", "--seed", "-1"], "Invalid value for '--seed'"),
         (["reproduce", "--only", "figure-9"], "driftls: only must name experiments, got 'figure-9'. There are "),
         (["reproduce", "--quick", "--full"], "not together with --full"),
@@ -134,9 +134,9 @@ def test_a_missing_extra_is_named(module, package, extra, tmp_path):
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory):
-    """A cache that `driftls warmup --only saga` has filled."""
+    """A cache that `driftls warmup` has filled for a tracker and a policy."""
     cache = tmp_path_factory.mktemp("cache")
-    done = driftls("warmup", "--only", "saga", DRIFTLS_CACHE_DIR=str(cache))
+    done = driftls("warmup", "--only", "saga", "--only", "greedy", DRIFTLS_CACHE_DIR=str(cache))
     assert done.returncode == 0, done.stderr
     return done, cache
 
@@ -148,7 +148,7 @@ def compiled(cache):
 def test_warmup_says_what_it_did_in_one_line(warm):
     done, cache = warm
     files = compiled(cache)
-    assert done.stdout.startswith(f"1 tracker is ready: {len(files)} kernels compiled, 0 were kept, ")
+    assert done.stdout.startswith(f"saga, greedy: {len(files)} kernels compiled, 0 were kept, ")
     assert str(cache) in done.stdout
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""
@@ -158,7 +158,9 @@ FIRST_ROWS = """
 import numpy as np, scipy.sparse as sp
 from driftls.kernels import track
 from driftls.kernels.sag import SAGAState
-from driftls.trackers import SAGA
+from driftls.crossed import Crossed
+from driftls.policies import Greedy
+from driftls.trackers import RLS, SAGA
 
 X = np.random.default_rng(0).normal(size=(20, 4))
 for rows in (X, sp.csr_array(X)):
@@ -167,7 +169,11 @@ for rows in (X, sp.csr_array(X)):
     tracker.partial_fit(rows, X[:, 0])
     tracker.predict(rows), tracker.theta, tracker.tracking_error()
 SAGA(4).update(X[0], 1.0)
-for entry in track.entries(SAGAState):
+greedy = [Greedy(RLS(4)) for _ in range(3)]
+for policy, arms in zip(greedy, (X, sp.csr_array(X), Crossed([1.0, 2.0], [0, 1], count=2))):
+    for _ in range(2):
+        policy.learn(arms, 1.0, arm=policy.choose(arms))
+for entry in (*track.entries(SAGAState), *greedy[0]._entries):
     print(sum(entry.stats.cache_hits.values()), sum(entry.stats.cache_misses.values()))
 """
 
@@ -177,7 +183,7 @@ def test_after_warmup_a_new_process_compiles_nothing(warm):
     before = compiled(cache)
     done = driftls(script=FIRST_ROWS, DRIFTLS_CACHE_DIR=str(cache))
     counts = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
-    assert len(counts) == 4, done.stderr
+    assert len(counts) == 7, done.stderr
     assert all(hits > 0 and misses == 0 for hits, misses in counts)
     assert before
     assert compiled(cache) == before
@@ -190,7 +196,7 @@ def test_warmup_keeps_what_is_there_and_removes_what_is_stale(warm):
     done = driftls("warmup", "--only", "SAGA", "--json", DRIFTLS_CACHE_DIR=str(cache))
     result = json.loads(done.stdout)
     assert (result["compiled"], result["kept"], result["stale_removed"]) == (0, len(before), 1)
-    assert result["trackers"] == ["saga"]
+    assert result["names"] == ["saga"]
     assert [path.name for path in (cache / "kernels").iterdir()] == [Path(result["folder"]).name]
     assert compiled(cache) == before
 

@@ -56,16 +56,25 @@ def test_crossed_arms_are_scored_and_learned_as_their_rows(shared):
 def test_the_crosses_of_a_log_are_the_rows_that_features_build():
     block = next(synthetic_day(lines=50, seed=2).blocks())
     features = Crosses(136, articles=120, shared=True)
-    assert (features.crossed(block).tocsr() != features.rows(block)).nnz == 0
+    border = int(np.flatnonzero(np.diff(block.pool))[0]) + 1
+    part = block.part(0, border)
+    assert border > 1
+    assert (features.crossed(part).tocsr() != features.rows(part)).nnz == 0
     assert (features.crossed(block[7]).tocsr() != features.arms(block[7])).nnz == 0
+    with pytest.raises(InputError, match="several pools"):
+        features.crossed(block)
 
 
 def test_crossed_arms_that_cannot_be_are_refused():
     with pytest.raises(InputError, match=r"0 \.\.\. 2, got 1 \.\.\. 3"):
         Crossed([1.0], [1, 3], count=3)
     with pytest.raises(DimensionError, match="a block for each arm"):
-        Crossed(np.ones((2, 3)), [0], count=3)
+        Crossed([1.0, 1.0], [[0]], count=3)
     policy = LinUCB(tracker=SAGA(6, seed=0), width=DiagonalWidth())
+    with pytest.raises(InputError, match="2 users"):
+        policy.choose(Crossed(np.ones((2, 2)), [0], count=3))
+    with pytest.raises(InputError, match="one user"):
+        Crossed(np.ones((2, 2)), [0], count=3)[[0, 1]]
     with pytest.raises(DimensionError, match="6"):
         policy.choose(Crossed([1.0, 1.0], [0, 1], count=2))
     with pytest.raises(InputError, match="finite"):

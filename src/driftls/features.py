@@ -81,16 +81,21 @@ class Features(ABC):
         return self._checked(pairs)
 
     def _checked(self, pairs: Pairs) -> Pairs:
-        if len(pairs.feature) and pairs.feature.max() >= self.user_dim:
+        start, feature, value = self._visiting(pairs.start, pairs.feature, pairs.value)
+        return pairs._replace(start=start, feature=feature, value=value)
+
+    def _visiting(self, start: Ints, index: NDArray[Any], value: Floats) -> tuple[Ints, NDArray[Any], Floats]:
+        """The visitors' rows, looked at, and with the constant behind them if there is to be one."""
+        largest = index.max() if len(index) else -1
+        if largest >= self.user_dim:
             raise DimensionError(
-                f"a visitor has feature {pairs.feature.max()}, but user_dim={self.user_dim}. "
-                f"Declare user_dim={pairs.feature.max() + 1} or more, or check the log."
+                f"a visitor has feature {largest}, but user_dim={self.user_dim}. "
+                f"Declare user_dim={largest + 1} or more, or check the log."
             )
         if not getattr(self, "constant", False):
-            return pairs
-        ends, lines = pairs.start[1:], np.arange(len(pairs.start))
-        index, value = np.insert(pairs.feature, ends, self.user_dim), np.insert(pairs.value, ends, 1.0)
-        return pairs._replace(start=pairs.start + lines, feature=index, value=value)
+            return start, index, value
+        ends, lines = start[1:], np.arange(len(start))
+        return start + lines, np.insert(index, ends, self.user_dim), np.insert(value, ends, 1.0)
 
     def _settings(self) -> list[str]:
         return [entry.name for entry in fields(self) if entry.init]  # type: ignore[arg-type]
@@ -159,11 +164,11 @@ class UserFeatures(Features):
 
     def users(self, block: Block) -> Any:
         """The visitor's row of each line, (n, dim)."""
-        return self._each(*_visitors(block))
+        return self._each(block.user_start, block.user_index, block.user_value)
 
-    def _each(self, start: Ints, index: Ints, value: Floats) -> Any:
-        lines = np.arange(len(start) - 1)
-        return self._matrix(self._checked(Pairs(start, index, value, lines, None, lines, lines)))
+    def _each(self, start: Ints, index: NDArray[Any], value: Floats) -> Any:
+        start, index, value = self._visiting(start, index, value)
+        return _csr(value, index, start, self.dim)
 
     def _matrix(self, pairs: Pairs) -> Any:
         start, entries = _entries(pairs, pairs.visitor)
@@ -201,11 +206,19 @@ class Crosses(Features):
         return (self.user_dim + self.constant) * (self.articles + self.shared)
 
     def crossed(self, source: Event | Block) -> Crossed:
-        """The arms of an event, or of all lines of a block, without building a row for each."""
-        pairs = self._pairs(source)
-        users = _csr(pairs.value, pairs.feature, pairs.start, self.user_dim + self.constant)
-        blocks = self._numbers(pairs.ids, most=self.articles)[pairs.article]
-        return Crossed(users, blocks, self.articles, self.shared, pairs.visitor)
+        """The arms of an event, or of all lines of a block that has one pool, without building a row for each."""
+        visitors: tuple[Ints, NDArray[Any], Floats]
+        if isinstance(source, Event):
+            visitors, ids = _visitor(source), source.arms
+        else:
+            visitors, ids = (source.user_start, source.user_index, source.user_value), source.pool_ids
+            pool = source.pool[:1]
+            if (source.pool != pool).any():
+                raise InputError("these lines have several pools. Take those of one pool at a time: block.part(i, j).")
+            ids = ids[int(source.pool_start[pool[0]]) : int(source.pool_start[pool[0] + 1])]
+        start, index, value = self._visiting(*visitors)
+        users = _csr(value, index, start, self.user_dim + self.constant)
+        return Crossed(users, self._numbers(ids, most=self.articles), self.articles, self.shared)
 
     def _matrix(self, pairs: Pairs) -> Any:
         width = self.user_dim + self.constant
@@ -323,4 +336,5 @@ def _grown(table: NDArray[Any], rows: int) -> Any:
 def _csr(value: Floats, column: NDArray[Any], start: Ints, dim: int) -> Any:
     small = max(dim, len(column)) < 2**31  # half the memory, and what kernels read
     dtype = np.int32 if small else np.int64
-    return sp.csr_array((value, column.astype(dtype), start.astype(dtype)), shape=(len(start) - 1, dim))
+    parts = value, column.astype(dtype, copy=False), start.astype(dtype)
+    return sp.csr_array(parts, shape=(len(start) - 1, dim))

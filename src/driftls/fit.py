@@ -22,8 +22,8 @@ from driftls import engines, logs
 from driftls.errors import SettingsError
 from driftls.features import Crosses, Features, from_header
 from driftls.history import Reservoir
+from driftls.kernels.judge import ERRORS, LEARNED
 from driftls.kernels.phi import ENTERED, LOOSE, N, PhiState
-from driftls.kernels.policy import ERRORS, LEARNED
 from driftls.kernels.track import HEALTH, MAX_NORM2, MAX_Y2
 from driftls.kernels.widths import DiagonalWidthState
 from driftls.policies import DisjointLinUCB, Policy
@@ -31,7 +31,7 @@ from driftls.policies.bandit import Bandit
 from driftls.policies.disjoint import TAPE
 from driftls.policies.linucb import GRAM_UP_TO
 from driftls.trackers import CD, RLS, SAGA, Tracker
-from driftls.widths import DiagonalWidth, PhiWidth
+from driftls.widths import DiagonalWidth, PhiWidth, keep_spread
 
 __all__ = ["Fit", "fit", "shown_rows", "with_articles"]
 
@@ -327,6 +327,7 @@ def _absorb(width: Any, part: Part) -> None:
     """Give the state of a width that sums for itself what it would have seen."""
     if isinstance(width, DiagonalWidthState):
         width.coords[0] = part.squares
+        keep_spread(width)
     elif isinstance(width, PhiState):
         width.squares[0] = part.squares
         width.scalars[[ENTERED, N, LOOSE]] = part.n, part.n, 1.0

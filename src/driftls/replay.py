@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import driftls.policies
 from driftls import persistence
 from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
-from driftls.features import Crosses, Features, OuterProduct, UserFeatures
+from driftls.features import Crosses, Features, Hashed, OuterProduct, UserFeatures
 from driftls.kernels.policy import first_fault
 from driftls.kernels.rows import CrossRows
 from driftls.logs import SyntheticDay, read
@@ -105,42 +105,50 @@ class Player:
     # -- the compiled loop ---------------------------------------------------------------------------------------
 
     def compiled(self, block: Block, line: int, delay: int) -> NDArray[np.int64]:
-        """The same in compiled loops, which pause where the pool changes."""
-        if isinstance(self.features, UserFeatures):
-            matrix, first, pool = self.features.users(block), np.arange(len(block)), block.pool
-        else:
-            kind = self.features
-            matrix = kind.crossed(block) if isinstance(kind, Crosses) else kind.rows(block)
-            first = block.truth_start[:-1]
-            pool = np.diff(block.pool_start)[block.pool]  # arms without ids differ in their number alone
-        self._first_look(matrix, block)
+        """The same in compiled loops, one for each run of lines with the same pool."""
+        pool = block.pool
+        if not isinstance(self.features, UserFeatures | Crosses):  # arms are rows, and differ in their number alone
+            pool = np.diff(block.pool_start)[pool]
+        borders = (np.flatnonzero(np.diff(pool)) + 1).tolist()
+        runs = zip([0, *borders], [*borders, len(block)])
+        return np.concatenate([self._run(block.part(begin, end), line + begin, delay) for begin, end in runs])
+
+    def _run(self, block: Block, line: int, delay: int) -> NDArray[np.int64]:
+        size, count = len(block), int(block.pool_start[block.pool[0] + 1] - block.pool_start[block.pool[0]])
+        matrix, first = self._matrix(block), np.arange(size) * (1 if self.disjoint else count)
+        if not self.disjoint:
+            self.policy._first_look(matrix[:count], None)
         kept = self.policy._sparse if self.disjoint else self.policy.tracker._sparse
         sparse = bool(sp.issparse(matrix)) if kept is None else bool(kept)
         rows = self.policy._block(matrix, np.zeros(matrix.shape[0]), sparse)
         if isinstance(rows, CrossRows):  # each visitor is looked at once, not once an article
-            users = as_block(matrix.users, np.zeros(len(block)), True, rows.values.dtype)
-            code = first_fault(users, matrix.users.shape[1])
+            users = as_block(matrix.users, np.zeros(size), True, rows.values.dtype)
+            code = first_fault(users, matrix.users.shape[1], size)
         else:
-            code = first_fault(rows, self.policy.dim)
+            code = first_fault(rows, self.policy.dim, len(rows.y))
         if code:
             raise self.policy._arm_fault(code) if not self.disjoint else self.policy._user_fault(code)
-        job = new_rounds(first, np.full(len(block), NEVER) if delay else block.shown, block.reward[:, None])
-        borders = (np.flatnonzero(np.diff(pool)) + 1).tolist()
-        for begin, end in zip([0, *borders], [*borders, len(block)]):
-            slots = self._slots(matrix, block, begin)
-            while begin < end:
-                self._learn_due(line + begin, delay)
-                upto = self._until(begin, end, line, delay)
-                with timed(job, self.seconds):
-                    self.policy._play(rows, slots, job, begin, upto)
-                job.clock[:] = 0
-                if delay:
-                    for i in begin + np.flatnonzero(job.chosen[begin:upto] == block.shown[begin:upto]):
-                        at = int(first[i]) + (0 if self.disjoint else int(block.shown[i]))
-                        self.policy.remember(line + int(i), matrix[[at]], block[int(i)].arm)
-                        self.waiting.append((line + int(i), float(block.reward[i])))
-                begin = upto
+        job = new_rounds(first, np.full(size, NEVER) if delay else block.shown, block.reward[:, None])
+        slots, begin = self._slots(matrix, block, count), 0
+        while begin < size:
+            self._learn_due(line + begin, delay)
+            upto = self._until(begin, size, line, delay)
+            with timed(job, self.seconds):
+                self.policy._play(rows, slots, job, begin, upto)
+            job.clock[:] = 0
+            if delay:
+                for i in begin + np.flatnonzero(job.chosen[begin:upto] == block.shown[begin:upto]):
+                    at = int(first[i]) + (0 if self.disjoint else int(block.shown[i]))
+                    self.policy.remember(line + int(i), matrix[[at]], block[int(i)].arm)
+                    self.waiting.append((line + int(i), float(block.reward[i])))
+            begin = upto
         return job.chosen
+
+    def _matrix(self, block: Block) -> Any:
+        kind = self.features
+        if isinstance(kind, UserFeatures):
+            return kind.users(block)
+        return kind.crossed(block) if isinstance(kind, Crosses) else kind.rows(block)
 
     def _until(self, begin: int, end: int, line: int, delay: int) -> int:
         """How far one may go before something has to be learned."""
@@ -149,15 +157,11 @@ class Player:
         due = self.waiting[0][0] + delay - line if self.waiting else end
         return max(begin + 1, min(end, due, begin + delay))
 
-    def _first_look(self, matrix: Any, block: Block) -> None:
+    def _slots(self, matrix: Any, block: Block, count: int) -> NDArray[np.int64]:
         if not self.disjoint:
-            self.policy._first_look(matrix[: int(block.truth_start[1])], None)
-
-    def _slots(self, matrix: Any, block: Block, i: int) -> NDArray[np.int64]:
-        if not self.disjoint:
-            return self.policy._open_slots(matrix[block.truth_start[i] : block.truth_start[i + 1]], None)  # type: ignore[no-any-return]
-        ids = block.pool_ids[block.pool_start[block.pool[i]] : block.pool_start[block.pool[i] + 1]]
-        return self.policy._pool(ids.tolist(), self.policy._user(matrix[[i]]))  # type: ignore[no-any-return]
+            return self.policy._open_slots(matrix[:count], None)  # type: ignore[no-any-return]
+        ids = block.pool_ids[block.pool_start[block.pool[0]] : block.pool_start[block.pool[0] + 1]]
+        return self.policy._pool(ids.tolist(), self.policy._user(matrix[[0]]))  # type: ignore[no-any-return]
 
     # -- what is told --------------------------------------------------------------------------------------------
 
@@ -370,7 +374,8 @@ def _cut(
 ) -> Iterator[Block]:
     """The lines from number `done` on, in pieces that end where something has to be noted."""
     begin = 0
-    built = any(player.engine == "compiled" and not player.disjoint for player in players)
+    rows = (OuterProduct, Hashed)  # of which a matrix is built
+    built = any(player.engine == "compiled" and isinstance(player.features, rows) for player in players)
     for block in blocks:
         at, size = max(0, done - begin), len(block)
         most = max(1, ROWS_AT_ONCE // int(np.diff(block.pool_start).max())) if built else size

@@ -97,7 +97,10 @@ class DiagonalWidth(Width):
         scalars[kernels.D_SCALE] = 1.0
         scalars[kernels.D_DISCOUNT] = discount_of(tracker)
         scalars[kernels.D_RIDGE] = constant_ridge(tracker)
-        return DiagonalWidthState(coordinates(1, tracker.dim, tracker._sparse), scalars)
+        coords, spread = (coordinates(1, tracker.dim, tracker._sparse) for _ in range(2))
+        state = DiagonalWidthState(coords, spread, scalars)
+        keep_spread(state)
+        return state
 
 
 class PhiWidth(Width):
@@ -216,6 +219,13 @@ def constant_ridge(tracker: Tracker) -> float:
             "The paper's printed phi (PhiWidth(method='printed')) needs none."
         )
     return float(first)
+
+
+def keep_spread(width: Any) -> None:
+    """The sums of a diagonal width were set from outside: what it keeps of them has to follow."""
+    if isinstance(width, DiagonalWidthState):
+        ridge, scale = width.scalars[kernels.D_RIDGE], width.scalars[kernels.D_SCALE]
+        width.spread[...] = 1.0 / (ridge + scale * width.coords)
 
 
 def discount_of(tracker: Tracker) -> float:

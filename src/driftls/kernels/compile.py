@@ -189,6 +189,25 @@ def _cycles(_context: Any) -> Any:
     return types.int64(), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _bare(_context: Any, array: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = context.make_array(signature.return_type)(context, builder, args[0])
+        for owner in ("meminfo", "parent"):
+            setattr(made, owner, cgutils.get_null_value(getattr(made, owner).type))
+        return made._getvalue()
+
+    return array(array), generate
+
+
+def bare(array: Any) -> Any:
+    """The same array without an owner, which the caller has to keep alive.
+
+    An array that was handed to a kernel is counted, by an atomic operation, whenever a tuple with it is passed on.
+    """
+    return array
+
+
 def cycles() -> int:
     """The processor's clock, to tell how the time of a loop is shared out."""
     return time.perf_counter_ns()
@@ -203,6 +222,10 @@ if JIT:
     @overload(cycles, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
     def _cycles_overload() -> Any:
         return lambda: _cycles()
+
+    @overload(bare, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
+    def _bare_overload(array: Any) -> Any:
+        return lambda array: _bare(array)
 
     @overload(prefetch, strict=False, jit_options=OPTIONS)  # type: ignore[untyped-decorator]
     def _prefetch_overload(array: Any, offset: Any) -> Any:

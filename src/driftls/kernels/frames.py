@@ -39,6 +39,7 @@ Matrix = Annotated[NDArray[np.float64], Field(np.float64, 2)]
 # ones, so that a random coordinate costs one cache line.
 Coordinates = Annotated[NDArray[np.float64], Field(np.float64, 2, together=True)]
 Integers = Annotated[NDArray[np.int64], Field(np.int64, 1)]
+IntegerRows = Annotated[NDArray[np.int64], Field(np.int64, 2)]
 Indices = Annotated[NDArray[np.int32], Field(np.int32, 1)]
 Values = Annotated[Array, Field(None, 1)]
 ValueRows = Annotated[Array, Field(None, 2)]

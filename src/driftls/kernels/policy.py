@@ -13,39 +13,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftls.kernels import schedules, track
-from driftls.kernels.chance import Chance, uniform
-from driftls.kernels.compile import by_type, cycles, kernel, merged
+from driftls.kernels.chance import Chance
+from driftls.kernels.compile import bare, by_type, cycles, kernel, leaf, merged
 from driftls.kernels.exact import INVERT, ROUTE, SHERMAN_MORRISON, ExactState
 from driftls.kernels.frames import Integers, Matrix, Vector, unpack
-from driftls.kernels.rows import CrossRows, DenseRows, SparseRows, row_fault
+from driftls.kernels.judge import DRAWS, ERRORS, LEARNED, LOOK, SIGMAS, Judge, pick
+from driftls.kernels.mirror import known_choice, reflect, refresh, remember_choice
+from driftls.kernels.models import ASKED, PAIRED, SUMMED, Disjoint, Mirror, Shared, Table, held_by, model_of
+from driftls.kernels.rows import LARGEST, CrossRows, DenseRows, SparseRows, index_fault, row_fault
 from driftls.kernels.schedules import Plan
 from driftls.kernels.schemes import ENTER, dot
-from driftls.kernels.track import HELD, KIND, MAX_NORM2, NOTHING, SEEN, Log
-from driftls.kernels.widths import (
-    bonus,
-    keep_inverse,
-    width2,
-    width_begin,
-    width_enter,
-    width_open,
-    width_same,
-)
-
-# Judge.scalars: kappa is fixed, or (SIGMAS > 0) that many standard deviations of the noise, estimated as we go; DRAWS
-# is the most that a round reads of the policy's tape; at LOOK learned rewards the caller wants to look at the ridge.
-KAPPA, SIGMAS, EPSILON, ERRORS, LEARNED, PROBABILITY, DRAWS, LOOK = 0, 1, 2, 3, 4, 5, 6, 7
-SCALARS = 8
+from driftls.kernels.scores import score_arms
+from driftls.kernels.track import MAX_NORM2, SEEN, Log
+from driftls.kernels.widths import keep_inverse, width2, width_enter, width_open, width_same
 
 CHOOSE, LEARN, PLAY = 0, 1, 2  # what `act` is asked for
 LEARNING, WAITING, STATUS = 0, 1, 2  # Rounds.clock
 CLOCK = 3
-
-
-class Judge(NamedTuple):
-    """How a policy weighs what it knows; the scores of its last round."""
-
-    scalars: Vector
-    scores: Vector
+NO_ROOM = 7  # after the faults of rows and trackers: room or draws are used up; make some, and ask again
 
 
 class Rounds(NamedTuple):
@@ -54,6 +39,7 @@ class Rounds(NamedTuple):
     The arms of round r begin at row first_arm[r]. Where shown[r] is -1 the reward of any arm is known: rewards is
     (round, arm). Else it is known for the arm shown alone, rewards is (round, 0), and other choices teach nothing.
     clock: cycles spent in learning; whether a choice waits to be learned, because room has to be made; a fault.
+    slots: of the arms of the pool. y: the rewards of the rows, as they become known.
     """
 
     first_arm: Integers
@@ -61,49 +47,8 @@ class Rounds(NamedTuple):
     rewards: Matrix
     chosen: Integers
     clock: Integers
-
-
-@kernel
-def weight(judge: Judge) -> float:
-    """kappa; from the data: SIGMAS sqrt((1/n) sum e_t^2/(1 + w_t)), and SIGMAS itself while there was no error yet"""
-    scalars = judge.scalars
-    if scalars[SIGMAS] == 0.0:
-        return scalars[KAPPA]
-    if scalars[ERRORS] == 0.0:
-        return scalars[SIGMAS]
-    return scalars[SIGMAS] * np.sqrt(scalars[ERRORS] / scalars[LEARNED])
-
-
-@merged
-def choose(
-    state: Any, log: Log, rows: Any, width: Any, judge: Judge, chance: Chance, arms: Any, first: int, slots: Integers
-) -> int:
-    """argmax_k theta.x_k + kappa width(x_k)      [UCB of alg:LinUCBwithBGD]"""
-    held = log.book[HELD] if log.book[KIND] != NOTHING else log.book[SEEN]
-    kappa = weight(judge)
-    width_begin(width, held, chance)
-    for k in range(slots.size):
-        judge.scores[k] = dot(state, arms, first + k)
-        if kappa != 0.0:
-            judge.scores[k] += kappa * bonus(width, arms, first + k, slots[k], rows, held)
-    return pick(judge, chance, slots.size)
-
-
-@kernel
-def pick(judge: Judge, chance: Chance, count: int) -> int:
-    """The arm with the highest score, the first of equals; with probability epsilon any arm"""
-    best = 0
-    for k in range(1, count):
-        if judge.scores[k] > judge.scores[best]:
-            best = k
-    epsilon = judge.scalars[EPSILON]
-    chosen = best
-    if epsilon > 0.0:
-        u = uniform(chance)
-        if u < epsilon:
-            chosen = min(int(u / epsilon * count), count - 1)
-    judge.scalars[PROBABILITY] = epsilon / count + (1.0 - epsilon if chosen == best else 0.0)
-    return chosen
+    slots: Integers
+    y: Vector
 
 
 @kernel
@@ -136,16 +81,14 @@ def learn(
     slot: int,
 ) -> int:
     """Row k of the block is what was chosen, with its reward: noise estimate, tracker, width, in this order"""
-    held = log.book[HELD] if log.book[KIND] != NOTHING else log.book[SEEN]
     if judge.scalars[SIGMAS] != 0.0:
         error = block.y[k] - dot(state, block, k)
-        judge.scalars[ERRORS] += error * error / (1.0 + width2(width, block, k, slot, rows, held))
+        judge.scalars[ERRORS] += error * error / (1.0 + width2(width, block, k, slot, rows, held_by(log)))
     judge.scalars[LEARNED] += 1.0
     status = track.track(state, plan, log, rows, block, k, k + 1)
-    held = log.book[HELD] if log.book[KIND] != NOTHING else log.book[SEEN]
     n = log.book[SEEN]
     gamma = schedules.step_size(plan, n, schedules.regularisation(plan, float(n)), log.health[MAX_NORM2])
-    width_enter(width, block, k, slot, rows, held, log.health[MAX_NORM2], gamma, chance)
+    width_enter(width, block, k, slot, rows, held_by(log), log.health[MAX_NORM2], gamma, chance)
     return status
 
 
@@ -161,13 +104,108 @@ def open_slots(width: Any, arms: Any, slots: Integers) -> None:
 
 
 @kernel
-def first_fault(arms: Any, dim: int) -> int:
-    """0 if every arm can be used, else 8 times the first bad one's number from 1, plus what is wrong with it"""
-    for k in range(arms.y.size):
+def first_fault(arms: Any, dim: int, count: int) -> int:
+    """0 if the first `count` arms can be used, else 8 times a bad one's number from 1, plus what is wrong with it"""
+    for k in range(count):
         fault = row_fault(arms, k, dim)
         if fault != 0:
             return 8 * (k + 1) + fault
     return 0
+
+
+# A choice looks at its arms before anything else. Where scores are sums over features, a number that is not finite
+# shows in the score, and the indices alone are looked at first: they could lead out of an array.
+
+
+@leaf
+def arms_index_fault(arms: Any, dim: int, count: int) -> int:
+    for k in range(count):
+        fault = index_fault(arms, k, dim)
+        if fault != 0:
+            return 8 * (k + 1) + fault
+    return 0
+
+
+@leaf
+def cross_arms_fault(arms: CrossRows, dim: int, count: int) -> int:
+    """One user, so one look"""
+    return arms_index_fault(arms, dim, 1)
+
+
+indices_first = by_type({DenseRows: arms_index_fault, SparseRows: arms_index_fault, CrossRows: cross_arms_fault})
+
+
+@leaf
+def summed_fault(width: Any, arms: Any, dim: int, count: int) -> int:
+    return indices_first(arms, dim, count)
+
+
+@leaf
+def other_fault(width: Any, arms: Any, dim: int, count: int) -> int:
+    return first_fault(arms, dim, count)
+
+
+fault_first = by_type({**dict.fromkeys(SUMMED, summed_fault), **dict.fromkeys((*PAIRED, *ASKED), other_fault)})
+
+
+@leaf
+def shared_arms_fault(models: Any, arms: Any, dim: int, slots: Integers) -> int:
+    fault: int = fault_first(models.width, arms, dim, slots.size)
+    if fault == 0:
+        open_slots(models.width, arms, slots)
+    return fault
+
+
+@leaf
+def disjoint_arms_fault(models: Any, users: Any, dim: int, slots: Integers) -> int:
+    return first_fault(users, dim, 1)
+
+
+arms_fault = by_type({Shared: shared_arms_fault, Disjoint: disjoint_arms_fault})
+
+
+@leaf
+def shared_scores_fault(models: Any, arms: Any, dim: int, judge: Judge, slots: Integers) -> int:
+    for k in range(slots.size):
+        if not abs(judge.scores[k]) < LARGEST:
+            return first_fault(arms, dim, slots.size)
+    return 0
+
+
+@leaf
+def disjoint_scores_fault(models: Any, users: Any, dim: int, judge: Judge, slots: Integers) -> int:
+    return 0
+
+
+scores_fault = by_type({Shared: shared_scores_fault, Disjoint: disjoint_scores_fault})
+
+
+@leaf
+def shared_row(models: Any, job: Rounds, r: int, k: int) -> int:
+    return job.first_arm[r] + k
+
+
+@leaf
+def disjoint_row(models: Any, job: Rounds, r: int, k: int) -> int:
+    return job.first_arm[r]
+
+
+# the row that is learned if arm k is chosen in round r
+row_of = by_type({Shared: shared_row, Disjoint: disjoint_row})
+
+
+@leaf
+def shared_draws(models: Any, count: int) -> int:
+    return 2
+
+
+@leaf
+def disjoint_draws(models: Any, count: int) -> int:
+    return count + 1
+
+
+# how many times a round may draw from the policy's tape
+draws_of = by_type({Shared: shared_draws, Disjoint: disjoint_draws})
 
 
 @kernel
@@ -186,60 +224,62 @@ def told(job: Rounds, r: int, arm: int) -> int:
 
 @merged
 def act(
-    state: Any,
-    plan: Plan,
-    log: Log,
-    rows: Any,
-    width: Any,
-    judge: Judge,
-    chance: Chance,
-    arms: Any,
-    dim: int,
-    slots: Integers,
-    job: Rounds,
-    task: int,
-    first: int,
-    last: int,
+    models: Any, judge: Judge, chance: Chance, arms: Any, dim: int, job: Rounds, task: int, first: int, last: int
 ) -> int:
-    """CHOOSE: the arm, or minus (8 times the number from 1 of a bad one, plus what is wrong with it).
+    """CHOOSE among `last` arms: which, or minus (8 times the number from 1 of a bad one, plus what is wrong with it).
 
-    LEARN: row 0 of `arms` with its reward; 0, or what is wrong. PLAY rounds first ... last - 1; returns how far.
+    LEARN: row `first` of `arms` with its reward; 0, or what is wrong. PLAY rounds first ... last - 1; returns how far.
     """
+    slots = job.slots if task == PLAY else job.slots[:last]
+    draws = draws_of(models, slots.size) * judge.scalars[DRAWS]
     if task == CHOOSE:
-        fault = first_fault(arms, dim)
+        fault = arms_fault(models, arms, dim, slots)
         if fault != 0:
             return -fault
-        open_slots(width, arms, slots)
-    elif task == LEARN:
-        fault = track.check(plan, log, arms, dim)
-        if fault != 0:
-            return fault
-    r, status, row, k = first, 0, 0, 0
+    elif task == PLAY:
+        reflect(models, slots)
+    r, status, row, k = (0 if task == CHOOSE else first), 0, first, first
     while r < last:  # each half of a round has one place in this loop, so that it is compiled once
+        if chance.cursor[0] + draws > chance.tape.size:
+            return r if task == PLAY else (-NO_ROOM if task == CHOOSE else NO_ROOM)
         if task != LEARN:
-            if task == PLAY and chance.cursor[0] + 2 * judge.scalars[DRAWS] > chance.tape.size:
-                return r
-            row = job.first_arm[r]
-            k = choose(state, log, rows, width, judge, chance, arms, row, slots)
-            if task == CHOOSE:
-                return k
+            row = 0 if task == CHOOSE else job.first_arm[r]
+            k = known_choice(models, arms, row, judge) if task == PLAY else -1
+            if k < 0:
+                score_arms(models, arms, row, judge, chance, slots)
+                if task == CHOOSE:
+                    fault = scores_fault(models, arms, dim, judge, slots)
+                    if fault != 0:
+                        return -fault
+                k = pick(judge, chance, slots.size)
+                if task == CHOOSE:
+                    return k
+                remember_choice(models, arms, row, judge, k)
             job.chosen[r] = k
             column = told(job, r, k)
             if column < 0:
                 r += 1
                 continue
-            row += k
+            row = row_of(models, job, r, k)
             arms.y[row] = job.rewards[r, column]
-            if not track.has_room(plan, log, rows, arms, row):
-                job.clock[WAITING] = 1
-                return r
-            status = track.step_fault(plan, log, arms, row, log.book[SEEN] + 1)
+        state, plan, log, rows, width = model_of(models, slots[k])
+        if task == LEARN:
+            status = row_fault(arms, row, dim)
+            if status != 0:
+                return status
+        if not track.has_room(plan, log, rows, arms, row):
+            if task == LEARN:
+                return NO_ROOM
+            job.clock[WAITING] = 1
+            return r
+        status = track.step_fault(plan, log, arms, row, log.book[SEEN] + 1)
         before = cycles()
         if status == 0:
             status = learn(state, plan, log, rows, width, judge, chance, arms, row, slots[k])
         able = ready(state)
         if task == LEARN:
             return status
+        refresh(models, arms, row, k, slots[k], judge.scalars[LEARNED])
         job.clock[LEARNING] += cycles() - before
         r += 1
         if status != 0:
@@ -250,62 +290,83 @@ def act(
     return last
 
 
-class PolicyEntries(NamedTuple):
+class Entries(NamedTuple):
     """The ways in for one class of tracker state and one class of width state."""
 
     dense: Callable[..., int]
     sparse: Callable[..., int]
-    crossed: Callable[..., int]
+    crossed: Callable[..., int] | None = None
 
 
 @cache
-def policy_entries(state_class: Any, width_class: Any) -> PolicyEntries:
-    """The compiled entry points of a policy. Its frame: state, plan, log, rows, width, judge, chance."""
+def shared_entries(state_class: Any, width_class: Any) -> Entries:
+    """The compiled entry points of a policy with one model: state, plan, log, rows, width, judge, chance, mirror."""
 
     @kernel
-    def act_dense(words: Any, X: Any, y: Any, dim: int, slots: Any, job: Any, task: int, first: int, last: int) -> int:
-        state, plan, log, rows, width, judge, chance = unpack(
-            words, X, state_class, Plan, Log, DenseRows, width_class, Judge, Chance
+    def act_dense(words: Any, job: Any, X: Any, task: int, first: int, last: int) -> int:
+        arms = bare(X)
+        state, plan, log, rows, width, judge, chance, mirror = unpack(
+            bare(words), arms, state_class, Plan, Log, DenseRows, width_class, Judge, Chance, Mirror
         )
-        (rounds,) = unpack(job, X, Rounds)
-        arms = DenseRows(X, y)
-        return act(state, plan, log, rows, width, judge, chance, arms, X.shape[1], slots, rounds, task, first, last)
+        (rounds,) = unpack(bare(job), arms, Rounds)
+        models = Shared(state, plan, log, rows, width, mirror)
+        return act(models, judge, chance, DenseRows(arms, rounds.y), X.shape[1], rounds, task, first, last)
 
     @kernel
     def act_sparse(
-        words: Any,
-        start: Any,
-        stop: Any,
-        index: Any,
-        values: Any,
-        y: Any,
-        dim: int,
-        slots: Any,
-        job: Any,
-        task: int,
-        first: int,
-        last: int,
+        words: Any, job: Any, start: Any, stop: Any, index: Any, values: Any, dim: int, task: int, first: int, last: int
     ) -> int:
-        state, plan, log, rows, width, judge, chance = unpack(
-            words, values, state_class, Plan, Log, SparseRows, width_class, Judge, Chance
+        values = bare(values)
+        state, plan, log, rows, width, judge, chance, mirror = unpack(
+            bare(words), values, state_class, Plan, Log, SparseRows, width_class, Judge, Chance, Mirror
         )
-        (rounds,) = unpack(job, values, Rounds)
-        arms = SparseRows(start, stop, index, values, y)
-        return act(state, plan, log, rows, width, judge, chance, arms, dim, slots, rounds, task, first, last)
+        (rounds,) = unpack(bare(job), values, Rounds)
+        arms = SparseRows(bare(start), bare(stop), bare(index), values, rounds.y)
+        models = Shared(state, plan, log, rows, width, mirror)
+        return act(models, judge, chance, arms, dim, rounds, task, first, last)
 
     @kernel
     def act_crossed(
-        words: Any, arm_words: Any, values: Any, dim: int, slots: Any, job: Any, task: int, first: int, last: int
+        words: Any, job: Any, arm_words: Any, values: Any, dim: int, task: int, first: int, last: int
     ) -> int:
-        """The arms come as words too: eight arrays as arguments would be counted up and down at every entry"""
-        state, plan, log, rows, width, judge, chance = unpack(
-            words, values, state_class, Plan, Log, SparseRows, width_class, Judge, Chance
+        values = bare(values)
+        state, plan, log, rows, width, judge, chance, mirror = unpack(
+            bare(words), values, state_class, Plan, Log, SparseRows, width_class, Judge, Chance, Mirror
         )
-        (rounds,) = unpack(job, values, Rounds)
-        (arms,) = unpack(arm_words, values, CrossRows)
-        return act(state, plan, log, rows, width, judge, chance, arms, dim, slots, rounds, task, first, last)
+        (rounds,) = unpack(bare(job), values, Rounds)
+        (arms,) = unpack(bare(arm_words), values, CrossRows)
+        models = Shared(state, plan, log, rows, width, mirror)
+        return act(models, judge, chance, arms, dim, rounds, task, first, last)
 
-    return PolicyEntries(act_dense, act_sparse, act_crossed)
+    return Entries(act_dense, act_sparse, act_crossed)
+
+
+@cache
+def disjoint_entries(state_class: Any, width_class: Any) -> Entries:
+    """The compiled entry points of a policy with one model an arm: table, judge, chance, mirror."""
+
+    @kernel
+    def each_dense(words: Any, job: Any, X: Any, task: int, first: int, last: int) -> int:
+        users = bare(X)
+        table, judge, chance, mirror = unpack(bare(words), users, Table, Judge, Chance, Mirror)
+        (rounds,) = unpack(bare(job), users, Rounds)
+        kinds = unpack(table.words[rounds.slots[0]], users, state_class, Plan, Log, DenseRows, width_class)
+        models = Disjoint(table, users, kinds, mirror)
+        return act(models, judge, chance, DenseRows(users, rounds.y), X.shape[1], rounds, task, first, last)
+
+    @kernel
+    def each_sparse(
+        words: Any, job: Any, start: Any, stop: Any, index: Any, values: Any, dim: int, task: int, first: int, last: int
+    ) -> int:
+        values = bare(values)
+        table, judge, chance, mirror = unpack(bare(words), values, Table, Judge, Chance, Mirror)
+        (rounds,) = unpack(bare(job), values, Rounds)
+        kinds = unpack(table.words[rounds.slots[0]], values, state_class, Plan, Log, SparseRows, width_class)
+        users = SparseRows(bare(start), bare(stop), bare(index), values, rounds.y)
+        models = Disjoint(table, values, kinds, mirror)
+        return act(models, judge, chance, users, dim, rounds, task, first, last)
+
+    return Entries(each_dense, each_sparse)
 
 
 @kernel

@@ -32,9 +32,11 @@ class SparseRows(NamedTuple):
 
 
 class CrossRows(NamedTuple):
-    """Row i is user line[i] (users as in SparseRows) with its indices moved by shift[i]; if shared, behind itself."""
+    """Every user (as in SparseRows) with every shift of its indices, user by user; if shared, behind itself.
 
-    line: Integers
+    shared: whether it is so (0 or 1), and how many features a user has.
+    """
+
     shift: Integers
     start: Integers
     stop: Integers
@@ -88,27 +90,33 @@ def sparse_value(rows: Any, i: int, p: int) -> float:
 
 
 @leaf
+def cross_user(rows: Any, i: int) -> int:
+    return i // max(rows.shift.size, 1)  # a divisor that may be 0 would keep the division inside of loops
+
+
+@leaf
 def cross_begin(rows: Any, i: int) -> int:
-    return rows.start[rows.line[i]]
+    return rows.start[cross_user(rows, i)]
 
 
 @leaf
 def cross_end(rows: Any, i: int) -> int:
-    stop = rows.stop[rows.line[i]]
-    return stop + rows.shared[0] * (stop - rows.start[rows.line[i]])
+    line = cross_user(rows, i)
+    return rows.stop[line] + rows.shared[0] * (rows.stop[line] - rows.start[line])
 
 
 @leaf
 def cross_index(rows: Any, i: int, p: int) -> int:
-    line = rows.line[i]
+    line = cross_user(rows, i)
+    shift = rows.shift[i - line * rows.shift.size]
     if p < rows.stop[line]:  # the first copy: moved, unless a second one follows
-        return rows.indices[p] + (0 if rows.shared[0] != 0 else rows.shift[i])
-    return rows.indices[p - (rows.stop[line] - rows.start[line])] + rows.shift[i]
+        return rows.indices[p] + (0 if rows.shared[0] != 0 else shift)
+    return rows.indices[p - (rows.stop[line] - rows.start[line])] + shift
 
 
 @leaf
 def cross_value(rows: Any, i: int, p: int) -> float:
-    line = rows.line[i]
+    line = cross_user(rows, i)
     return np.float64(rows.values[p if p < rows.stop[line] else p - (rows.stop[line] - rows.start[line])])
 
 
@@ -168,11 +176,24 @@ def sparse_prefetch(rows: Any, i: int, stage: int) -> None:
         prefetch(rows.start, i)
         prefetch(rows.stop, i)
         prefetch(rows.y, i)
-    else:
+    elif stage == NEAR:
         for p in range(rows.start[i], rows.stop[i] + 15, 16):
             prefetch(rows.indices, p)
         for p in range(rows.start[i], rows.stop[i] + PER_LINE - 1, PER_LINE):
             prefetch(rows.values, p)
+
+
+@leaf
+def dense_coords_prefetch(rows: Any, i: int, coords: Any) -> None:
+    """All coordinates are used by every row"""
+
+
+@leaf
+def sparse_coords_prefetch(rows: Any, i: int, coords: Any) -> None:
+    """Ask for the coordinates of row i, which has come: all that is kept of a coordinate is adjacent"""
+    if coords.size > IN_CACHE:
+        for p in range(rows.start[i], rows.stop[i]):
+            prefetch(coords, rows.indices[p] * coords.shape[0])
 
 
 NOT_FINITE, BAD_INDEX, UNSORTED, BAD_POINTER = 1, 2, 3, 6
@@ -191,38 +212,41 @@ def sparse_index_fault(rows: Any, i: int, dim: int) -> int:
     """The row must lie within its arrays; indices must increase and lie in 0 ... dim - 1"""
     if not 0 <= rows.start[i] <= rows.stop[i] <= min(rows.indices.size, rows.values.size):
         return BAD_POINTER
-    last = -1
-    for p in range(rows.start[i], rows.stop[i]):
-        j = rows.indices[p]
-        if j < 0 or j >= dim:
-            return BAD_INDEX
-        if j <= last:
-            return UNSORTED
-        last = j
-    return 0
+    return indices_fault(rows, rows.start[i], rows.stop[i], dim)
 
 
 @leaf
 def cross_index_fault(rows: Any, i: int, dim: int) -> int:
-    """Lines and blocks were looked at when the rows were made; the user's indices must increase"""
-    last = -1
-    for p in range(begin(rows, i), end(rows, i)):
-        j = index(rows, i, p)
-        if j < 0 or j >= dim:
+    """Blocks were looked at when the rows were made; the user's indices must increase"""
+    line = cross_user(rows, i)
+    return indices_fault(rows, rows.start[line], rows.stop[line], rows.shared[1])
+
+
+@leaf
+def indices_fault(rows: Any, start: int, stop: int, dim: int) -> int:
+    """0 if indices increase within 0 ... dim - 1; looking at pairs alone lets the processor take many at once"""
+    falls = 0
+    for p in range(start + 1, stop):
+        falls += 1 if rows.indices[p] <= rows.indices[p - 1] else 0
+    if start == stop or (falls == 0 and rows.indices[start] >= 0 and rows.indices[stop - 1] < dim):
+        return 0
+    for p in range(start, stop):
+        if rows.indices[p] < 0 or rows.indices[p] >= dim:
             return BAD_INDEX
-        if j <= last:
+        if p > start and rows.indices[p] <= rows.indices[p - 1]:
             return UNSORTED
-        last = j
     return 0
 
 
-FAR, NEAR = 0, 1
+FAR, NEAR, CLOSE = 0, 1, 2
 PER_LINE = 8  # float64 numbers in a cache line
+IN_CACHE = 1 << 15  # numbers: so few coordinates stay in the cache by themselves
 MOST_LINES = 20  # of a longer row the processor fetches the rest by itself
 index_fault = by_type({DenseRows: dense_index_fault, SparseRows: sparse_index_fault, CrossRows: cross_index_fault})
 row_fits = by_type({DenseRows: dense_fits, SparseRows: sparse_fits})
 row_store = by_type({DenseRows: dense_store, SparseRows: sparse_store})
 row_prefetch = by_type({DenseRows: dense_prefetch, SparseRows: sparse_prefetch})
+coords_prefetch = by_type({DenseRows: dense_coords_prefetch, SparseRows: sparse_coords_prefetch})
 
 
 # From here on there is one copy for both.

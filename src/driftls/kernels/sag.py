@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from driftls.kernels import lazy
-from driftls.kernels.compile import kernel, leaf
+from driftls.kernels.compile import kernel, leaf, prefetch
 from driftls.kernels.frames import Coordinates, Vector
-from driftls.kernels.rows import row_axpy
+from driftls.kernels.rows import CLOSE, FAR, coords_prefetch, row_axpy
 
 FORGOTTEN = 2  # after P and Q: rows that left since G was last summed up afresh
 SCALARS = 3
@@ -79,6 +79,15 @@ def saga_step(state: SAGAState, rows: Any, i: int, m: int, gamma: float, lam: fl
     lazy.move(coords, scalars, 1.0 - gamma * lam, gamma / m)
     lazy.add(coords, scalars, rows, i, -gamma * change, change)
     return residual
+
+
+@leaf
+def table_prefetch(state: SAGAState, rows: Any, i: int, stage: int) -> None:
+    """Ask for the residual of row i together with where the row lies"""
+    if stage == FAR:
+        prefetch(state.residual, i)
+    elif stage == CLOSE:
+        coords_prefetch(rows, i, state.coords)
 
 
 @leaf

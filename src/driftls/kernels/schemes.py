@@ -23,7 +23,7 @@ from driftls.kernels.gd import (
 )
 from driftls.kernels.lazy import coordinate as lazy_coordinate
 from driftls.kernels.lazy import shrunk_coordinate
-from driftls.kernels.rows import row_dot
+from driftls.kernels.rows import CLOSE, coords_prefetch, row_dot
 from driftls.kernels.sag import (
     SAGAState,
     SAGState,
@@ -32,6 +32,7 @@ from driftls.kernels.sag import (
     saga_step,
     table_enter,
     table_forget,
+    table_prefetch,
 )
 from driftls.kernels.svrg import (
     SVRGAverageState,
@@ -61,6 +62,18 @@ def forget_nothing(state: Any, rows: Any, i: int, m: int) -> None:
 def step_nothing(state: Any, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
     """All was done when the row entered"""
     return 0.0
+
+
+@leaf
+def prefetch_coords(state: Any, rows: Any, i: int, stage: int) -> None:
+    """Of what a step on row i needs beyond the row"""
+    if stage == CLOSE:
+        coords_prefetch(rows, i, state.coords)
+
+
+@leaf
+def prefetch_nothing(state: Any, rows: Any, i: int, stage: int) -> None:
+    """The scheme draws no rows, or follows its own order"""
 
 
 @leaf
@@ -136,8 +149,19 @@ COORDINATE: Table = {
     ExactState: plain_coordinate,
 }
 
+# A step on row i is some steps ahead: (state, rows, i, stage)
+PREFETCH: Table = {
+    **dict.fromkeys(ENTER, prefetch_nothing),
+    GDState: prefetch_coords,
+    AveragedGDState: prefetch_coords,
+    SVRGState: prefetch_coords,
+    SAGState: table_prefetch,
+    SAGAState: table_prefetch,
+}
+
 enter = by_type(ENTER)
 forget = by_type(FORGET)
 step = by_type(STEP)
+state_prefetch = by_type(PREFETCH)
 dot = by_type(DOT)
 coordinate = by_type(COORDINATE, exact=True)

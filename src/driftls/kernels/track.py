@@ -13,6 +13,7 @@ from driftls.kernels import schedules
 from driftls.kernels.compile import kernel, leaf, merged
 from driftls.kernels.frames import Integers, Vector, unpack
 from driftls.kernels.rows import (
+    CLOSE,
     FAR,
     NEAR,
     UNSORTED,
@@ -26,7 +27,7 @@ from driftls.kernels.rows import (
     row_store,
 )
 from driftls.kernels.schedules import Plan
-from driftls.kernels.schemes import coordinate, dot, enter, forget, step
+from driftls.kernels.schemes import coordinate, dot, enter, forget, state_prefetch, step
 
 # plan.knobs
 STEPS, DRAWS, GUARD, LOOKAHEAD, PREFETCH_FROM, NORMALISE = 0, 1, 2, 3, 4, 5
@@ -75,11 +76,13 @@ def place(log: Log) -> int:
 
 
 @leaf
-def look_ahead(log: Log, rows: Any, cursor: int, s: int, steps: int, held: int, stage: int) -> None:
-    """Ask for the row of step s of this round, or of a later round: the tape already knows it"""
+def look_ahead(state: Any, log: Log, rows: Any, cursor: int, s: int, steps: int, held: int, stage: int) -> None:
+    """Ask for what step s of this round needs, or of a later round: the tape already knows its row"""
     book = log.book
     if s < steps:
-        row_prefetch(rows, int(log.tape[cursor + s] * held), stage)
+        i = int(log.tape[cursor + s] * held)
+        row_prefetch(rows, i, stage)
+        state_prefetch(state, rows, i, stage)
         return
     position = cursor + s
     while s >= steps:  # a division would cost more than the step
@@ -90,6 +93,7 @@ def look_ahead(log: Log, rows: Any, cursor: int, s: int, steps: int, held: int, 
         i = int(log.tape[position] * held)
         if i < book[HELD]:  # a row that has yet to come lies nowhere
             row_prefetch(rows, i, stage)
+            state_prefetch(state, rows, i, stage)
 
 
 @merged
@@ -135,8 +139,9 @@ def track(state: Any, plan: Plan, log: Log, rows: Any, block: Any, first: int, l
             cursor = log.cursor[0]
             for t in range(steps):
                 if far:
-                    look_ahead(log, rows, cursor, t + 2 * lookahead, steps, held, FAR)
-                    look_ahead(log, rows, cursor, t + lookahead, steps, held, NEAR)
+                    look_ahead(state, log, rows, cursor, t + 2 * lookahead, steps, held, FAR)
+                    look_ahead(state, log, rows, cursor, t + lookahead, steps, held, NEAR)
+                    look_ahead(state, log, rows, cursor, t + lookahead // 2, steps, held, CLOSE)
                 error = step(state, rows, int(log.tape[cursor + t] * held), held, gamma, lam)
                 if guarded and not error * error <= HOPELESS * health[MAX_Y2]:
                     break

@@ -12,7 +12,7 @@ import numpy as np
 
 from driftls.kernels import cd
 from driftls.kernels.chance import Chance, normal
-from driftls.kernels.compile import by_type, kernel
+from driftls.kernels.compile import by_type, exactly, kernel
 from driftls.kernels.exact import INVERT, LEFT, ROUTE, WAITING, ExactState, exact_enter, invert
 from driftls.kernels.exact import RIDGE as EXACT_RIDGE
 from driftls.kernels.frames import Coordinates, Matrix, Vector
@@ -109,9 +109,10 @@ DIAGONAL_SCALARS = 3
 
 
 class DiagonalWidthState(NamedTuple):
-    """coords: the sums of squares, s_j = scale coords[0, j]."""
+    """coords: the sums of squares, s_j = scale coords[0, j]; spread: 1/(ridge + s_j), unless rows are discounted."""
 
     coords: Coordinates
+    spread: Coordinates
     scalars: Vector
 
 
@@ -135,8 +136,27 @@ def diagonal_width_enter(
             width.coords[0, j] *= scalars[D_SCALE]
         scalars[D_SCALE] = 1.0
     for p in range(begin(block, k), end(block, k)):
-        x = value(block, k, p)
-        width.coords[0, index(block, k, p)] += x * x / scalars[D_SCALE]
+        x, j = value(block, k, p), index(block, k, p)
+        width.coords[0, j] += x * x / scalars[D_SCALE]
+        width.spread[0, j] = 1.0 / (scalars[D_RIDGE] + width.coords[0, j])
+
+
+@exactly
+def no_spread(width: NoWidth, j: int) -> float:
+    return 0.0
+
+
+@exactly
+def diagonal_spread(width: DiagonalWidthState, j: int) -> float:
+    """1/(ridge + s_j): a round asks for it once an arm and learns once, so the division is done in learning"""
+    scalars = width.scalars
+    if scalars[D_DISCOUNT] == 1.0:
+        return width.spread[0, j]
+    return 1.0 / (scalars[D_RIDGE] + scalars[D_SCALE] * width.coords[0, j])
+
+
+# what a feature of size 1 adds to the squared width, where that is a sum over features
+spread = by_type({NoWidth: no_spread, DiagonalWidthState: diagonal_spread}, exact=True)
 
 
 @kernel
@@ -145,7 +165,7 @@ def diagonal_width2(width: DiagonalWidthState, arms: Any, i: int, slot: int, row
     total = 0.0
     for p in range(begin(arms, i), end(arms, i)):
         x = value(arms, i, p)
-        total += x * x / (width.scalars[D_RIDGE] + width.scalars[D_SCALE] * width.coords[0, index(arms, i, p)])
+        total += x * x * spread(width, index(arms, i, p))
     return total
 
 

@@ -17,10 +17,13 @@ from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import InputError
 from driftls.features import Features
 from driftls.features import from_header as features_of
+from driftls.kernels import judge
 from driftls.kernels import policy as kernels
 from driftls.kernels.chance import Chance
 from driftls.kernels.frames import pack
-from driftls.kernels.policy import Judge, Rounds
+from driftls.kernels.judge import Judge
+from driftls.kernels.models import Mirror
+from driftls.kernels.policy import Rounds
 from driftls.kernels.rows import CrossRows, DenseRows, SparseRows
 from driftls.persistence import Saveable
 from driftls.policies.inputs import check_weights, id_header, id_of, part, plain_id, renamed, revive, tell
@@ -30,7 +33,14 @@ from driftls.trackers.inputs import Block, as_block, as_numbers, fault
 from driftls.widths import Width
 
 MOST_KEYS = 1_000_000
-FIRST_SCORES = 16
+FIRST_ARMS = 16
+MIRROR_UP_TO = 1 << 20  # entries
+LANES = 8  # arms that are swept at once: lines of a mirror are filled up to a multiple
+
+
+NO_MIRROR = Mirror(
+    np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0)
+)
 
 
 class Pending(NamedTuple):
@@ -61,18 +71,24 @@ class Bandit(Saveable):
         self.tracker, self.width, self.dim = tracker, width, tracker.dim
         self._need = width.draws(self.dim) + 1
         self._draws = Draws(seed, max(TAPE, 8 * self._need))
-        self._scalars = np.zeros(kernels.SCALARS)
-        self._scalars[kernels.KAPPA] = 0.0 if kappa is None else kappa
-        self._scalars[kernels.SIGMAS] = sigmas if kappa is None else 0.0
-        self._scalars[kernels.EPSILON] = epsilon
-        self._scalars[kernels.DRAWS] = self._need
-        self._scores = np.zeros(FIRST_SCORES)
-        self._reward, self._slot = np.zeros(1), np.zeros(1, dtype=np.int64)
+        self._scalars = np.zeros(judge.SCALARS)
+        self._scalars[judge.KAPPA] = 0.0 if kappa is None else kappa
+        self._scalars[judge.SIGMAS] = sigmas if kappa is None else 0.0
+        self._scalars[judge.EPSILON] = epsilon
+        self._scalars[judge.DRAWS] = self._need
+        self._mirror = NO_MIRROR
         self._watched = True  # whether anything has to be looked at after a row
         self._rounds = 0
         self._pending: dict[Hashable, Pending | None] = {}
         self.features: Features | None = None  # how arms are made of events, where they are; saved with the policy
-        self._idle = new_rounds([0], [-1], np.zeros((1, 1)))  # of a call that is not about many rounds
+        self._seat(FIRST_ARMS)
+
+    def _seat(self, arms: int) -> None:
+        """Room for the scores, slots and rewards of so many arms, in a call that is not about many rounds."""
+        self._scores = np.zeros(arms + LANES)
+        self._idle = new_rounds([0], [-1], np.zeros((1, 1)))._replace(
+            slots=np.full(arms, -1, dtype=np.int64), y=np.zeros(arms)
+        )
         self._idle_words = pack([self._idle])
 
     # -- what it thinks ------------------------------------------------------------------------------------------
@@ -80,17 +96,17 @@ class Bandit(Saveable):
     @property
     def kappa(self) -> float:
         """The present weight of the width."""
-        return float(kernels.weight(Judge(self._scalars, self._scores)))
+        return float(judge.weight(Judge(self._scalars, self._scores)))
 
     @property
     def epsilon(self) -> float:
         """The exploration floor."""
-        return float(self._scalars[kernels.EPSILON])
+        return float(self._scalars[judge.EPSILON])
 
     @property
     def sigmas(self) -> float | None:
         """How many standard deviations of the noise kappa is, where it is estimated."""
-        return float(self._scalars[kernels.SIGMAS]) or None
+        return float(self._scalars[judge.SIGMAS]) or None
 
     def _greedy_share(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """How likely each arm is to be chosen, if nothing but epsilon is random."""
@@ -132,12 +148,26 @@ class Bandit(Saveable):
         """Draws, room for the scores of so many arms, and the addresses of everything, up to date."""
 
     @abstractmethod
-    def _act(self, arms: Block, slots: NDArray[np.int64], job: Any, task: int, first: int, last: int) -> int:
+    def _act(self, arms: Block, job: Any, task: int, first: int, last: int) -> int:
         """Call the compiled entry."""
 
     @abstractmethod
-    def _learn_row(self, row: Block, slot: int, anew: bool = False) -> None:
-        """Learn one row with its reward; `anew`: a kernel has used up what was ready, so look again."""
+    def _tracker_of(self, slot: int) -> Tracker:
+        """The tracker that learns the rewards of this arm; where its arrays are is known afterwards."""
+
+    @abstractmethod
+    def _mirror_for(self, arms: Block, count: int, rounds: int) -> Mirror:
+        """A mirror for so many arms and rounds, or none where the models themselves are asked."""
+
+    def _mirror_of(self, features: int, lines: int, arms: int) -> Mirror:
+        """The present mirror, if it has the right size, or a new one."""
+        width = -(-arms // LANES) * LANES
+        old = self._mirror
+        if old.theta.shape == (features, width) and len(old.spread) == lines:
+            return old
+        theta, spread = np.zeros((features, width)), np.zeros((lines, width))
+        ring = np.zeros(width, dtype=np.int64)
+        return Mirror(theta, spread, np.zeros(width), np.zeros(lines), ring, np.zeros(4))
 
     def _block(self, x: Any, y: NDArray[np.float64], sparse: bool) -> Block:
         """Rows of the kind and precision that the trackers keep."""
@@ -150,11 +180,19 @@ class Bandit(Saveable):
     def _judge(self) -> tuple[Judge, Chance]:
         return Judge(self._scalars, self._scores), Chance(self._draws.tape, self._draws.cursor)
 
-    def _enter(self, tracker: Tracker, row: Block, slot: int) -> None:
-        """Learn one row, for which the tracker has room."""
-        self._slot[0] = slot
-        tracker._credit -= 1  # also where the row is refused: what is ready may be underestimated
-        status = self._act(row, self._slot, self._idle_words, kernels.LEARN, 0, 1)
+    def _learn_row(self, row: Block, slot: int) -> None:
+        """Learn one row with its reward."""
+        tracker, idle = self._tracker_of(slot), self._idle
+        self._ready(1)
+        idle.y[0], idle.slots[0] = row.y[0], slot
+        status = self._act(row, self._idle_words, kernels.LEARN, 0, 1)
+        if status == kernels.NO_ROOM:
+            tracker._prepare(1, row, 0)
+            self._tracker_of(slot)
+            self._ready(1)
+            status = self._act(row, self._idle_words, kernels.LEARN, 0, 1)
+        idle.slots[0] = -1
+        tracker._credit = 0  # what is left was not counted
         if status:
             raise renamed(fault(status, 0, len(tracker), self.dim), "row 0", self.called)
         if self._watched:
@@ -162,15 +200,16 @@ class Bandit(Saveable):
 
     def _play(self, arms: Block, slots: NDArray[np.int64], job: Rounds, first: int, last: int) -> None:
         """Rounds first ... last - 1 with this pool, in a compiled loop that pauses where room has to be made."""
-        words, begin = pack([job]), first
+        words, begin = pack([job._replace(slots=slots, y=arms.y)]), first
+        self._mirror = self._mirror_for(arms, slots.size, last - first)
         while first < last:
             self._ready(slots.size)
-            first = int(self._act(arms, slots, words, kernels.PLAY, first, last))
+            first = int(self._act(arms, words, kernels.PLAY, first, last))
             if job.clock[kernels.STATUS]:
                 raise fault(int(job.clock[kernels.STATUS]), 0, len(self.tracker), self.dim)
             if job.clock[kernels.WAITING]:
                 job.clock[kernels.WAITING], chosen, before = 0, int(job.chosen[first]), kernels.now()
-                self._learn_row(one_row(arms, self._row(job, first, chosen)), int(slots[chosen]), anew=True)
+                self._learn_row(one_row(arms, self._row(job, first, chosen)), int(slots[chosen]))
                 job.clock[kernels.LEARNING] += kernels.now() - before
                 first += 1
             self._between()
@@ -234,7 +273,8 @@ def new_rounds(first_arm: Any, shown: Any, rewards: NDArray[np.float64]) -> Roun
     """Rounds to be played; see `Rounds`."""
     first_arm, shown = (np.ascontiguousarray(column, dtype=np.int64) for column in (first_arm, shown))
     clock = np.zeros(kernels.CLOCK, dtype=np.int64)
-    return Rounds(first_arm, shown, np.ascontiguousarray(rewards), np.zeros(shown.size, dtype=np.int64), clock)
+    chosen, slots = np.zeros(shown.size, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    return Rounds(first_arm, shown, np.ascontiguousarray(rewards), chosen, clock, slots, np.zeros(0))
 
 
 @contextmanager
@@ -255,7 +295,9 @@ def one_row(block: Block, i: int) -> Block:
     if isinstance(block, DenseRows):
         return DenseRows(block.X[i : i + 1], block.y[i : i + 1])
     if isinstance(block, CrossRows):
-        return block._replace(line=block.line[i : i + 1], shift=block.shift[i : i + 1], y=block.y[i : i + 1])
+        line, k = divmod(i, block.shift.size)
+        one = {name: getattr(block, name)[line : line + 1] for name in ("start", "stop")}
+        return block._replace(shift=block.shift[k : k + 1], y=block.y[i : i + 1], **one)
     return SparseRows(block.start[i : i + 1], block.stop[i : i + 1], block.indices, block.values, block.y[i : i + 1])
 
 

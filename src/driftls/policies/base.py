@@ -16,8 +16,10 @@ from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.kernels import policy as kernels
 from driftls.kernels.frames import pack
+from driftls.kernels.judge import ERRORS, LEARNED, LOOK, SIGMAS
+from driftls.kernels.models import Mirror
 from driftls.kernels.rows import LARGEST, CrossRows, DenseRows
-from driftls.policies.bandit import single, solved
+from driftls.policies.bandit import MIRROR_UP_TO, NO_MIRROR, single, solved
 from driftls.policies.inputs import (
     checked_reward,
     id_header,
@@ -33,9 +35,11 @@ from driftls.policies.opinions import Opinions
 from driftls.policies.ridge import better_ridge, next_look, set_ridge
 from driftls.trackers import RLS, Tracker
 from driftls.trackers.inputs import Block, as_numbers, fault
-from driftls.widths import KINDS, Width
+from driftls.widths import KINDS, DiagonalWidth, NoWidth, Width, keep_spread
 
 FIRST_SLOTS = 16
+MIRROR_FROM = 4  # rounds that it takes until a mirror of crosses has paid for itself
+FLOAT, INT = np.dtype(np.float64), np.dtype(np.int32)
 
 
 class Policy(Opinions):
@@ -83,10 +87,9 @@ class Policy(Opinions):
         self._offered = np.zeros(FIRST_SLOTS, dtype=np.int64)
         self._alive: Any = None
         self._last: Any = None
-        # of the arms of the last call, where a short way suits them, and what such a call is given
-        self._shape: tuple[int, int] | None = None
-        self._short: tuple[Any, ...] = ()
-        self._slow = False
+        self._short: Any = None  # the kind of arms for which nothing has to be looked at twice
+        self._pointers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._seen: tuple[Any, ...] = (None,)
 
     # -- a round -------------------------------------------------------------------------------------------------
 
@@ -95,31 +98,35 @@ class Policy(Opinions):
 
         `ids` name arms that recur. `key`, if given, keeps the choice until `learn(reward=..., key=key)`.
         """
-        if key is None and ids is None and type(arms) is np.ndarray and arms.shape == self._shape and self._set(arms):
-            chosen = self._entries.dense(self._words, arms, *self._short, self._idle_words, kernels.CHOOSE, 0, 1)
+        if key is None and ids is None and (call := self._call(arms)):
+            entry, rows = call
+            chosen = entry(self._words, self._idle_words, *rows, kernels.CHOOSE, 0, arms.shape[0])
             if chosen >= 0:
                 self._rounds += 1
-                return int(chosen)
+                return chosen  # type: ignore[no-any-return]
         self._new_key(key)
         chosen = self._choose(self._arms(arms, ids), ids)
         if self._samples:
             self._last = arms, chosen, len(self.tracker)
-        elif ids is None and not self.tracker._sparse:
-            self._shape, self._short = (len(self._zeros), self.dim), (self._zeros, self.dim, self._no_slots)
         if key is not None:
             named = ids is not None and self.width.keeps_arms
             self.remember(key, row_of(arms, chosen), ids[chosen] if named else None)
         return chosen
 
     def _choose(self, block: Block, ids: Any) -> int:
+        count = len(block.y)
         slots = self._slots(ids, block)
-        self._ready(len(block.y))
-        chosen = self._act(block, slots, self._idle_words, kernels.CHOOSE, 0, 1)
+        self._ready(count)
+        seat = self._idle.slots[:count]
+        seat[:] = slots
+        chosen = self._act(block, self._idle_words, kernels.CHOOSE, 0, count)
+        slots[:] = seat  # the new ones were opened
+        seat[:] = -1
         if chosen < 0:
             raise self._arm_fault(-chosen)
         self._offer(slots)
         self._rounds += 1
-        return int(chosen)
+        return chosen
 
     def learn(
         self,
@@ -134,7 +141,7 @@ class Policy(Opinions):
 
         It may come late and in any order. Nothing is changed if the reward or the arm cannot be used.
         """
-        if key is None and ids is None and isinstance(reward, float) and self._learn_set(arms, reward, arm):
+        if key is None and ids is None and isinstance(reward, float) and self._learned(arms, reward, arm):
             return
         slot = -1
         if key is not None:
@@ -149,56 +156,83 @@ class Policy(Opinions):
             x = arms
         if x is None or reward is None:
             raise InputError("learn needs an arm and a reward: learn(x, reward), or learn(reward=..., key=...).")
-        self._reward[0] = checked_reward(reward)
+        value = checked_reward(reward)
         block = self._arms(single(x, "an arm must be a vector"))
-        self._learn_row(block._replace(y=self._reward), slot)
+        self._learn_row(block._replace(y=np.array([value])), slot)
         if key is not None:
             self._settle_key(key)
 
-    def _set(self, x: NDArray[Any]) -> bool:
-        """Whether everything is in place for a call with this array, so that nothing has to be looked at twice."""
-        alive = self._alive
-        return (
-            x.dtype == np.float64
-            and x.flags.carray
-            and alive is not None
-            and alive[0] is self.tracker._alive
-            and alive[1] is self._width
-            and self._draws.cursor.item() + 2 * self._need <= self._draws.tape.size
-            and not self._slow
-        )
+    def _call(self, arms: Any) -> Any:
+        """The compiled entry and its arguments, if these arms are of the kind that can be handed on as they are.
 
-    def _learn_set(self, arms: Any, reward: float, arm: int | None) -> bool:
-        """Learn at once where everything is in place; else say so, and change nothing."""
-        tracker = self.tracker
-        if type(arms) is not np.ndarray:
-            return False
+        What the kernel cannot use it refuses, and the long way says why.
+        """
+        kind, alive, seen = type(arms), self._alive, self._seen
+        if kind is not self._short or alive[0] is not self.tracker._alive or alive[1] is not self._width:
+            return None
+        if arms is seen[0]:  # as in the last call: `learn` comes after `choose`
+            if kind is np.ndarray:
+                return seen[1]
+            if arms.data is seen[2] and arms.indices is seen[3] and arms.indptr is seen[4]:
+                self._pointers[:] = seen[4]
+                return seen[1]
+        shape = arms.shape
+        if len(shape) != 2 or shape[1] != self.dim or not 0 < shape[0] <= self._idle.y.size:
+            return None
+        if kind is np.ndarray:
+            if arms.dtype is not FLOAT or not arms.flags.carray:
+                return None
+            self._seen = arms, (self._entries.dense, (arms,))
+            return self._seen[1]
+        values, indices, pointers = arms.data, arms.indices, arms.indptr
+        usable = values.dtype is FLOAT and indices.dtype is INT and values.flags.carray and indices.flags.carray
+        if not usable or pointers.size != shape[0] + 1:
+            return None
+        if self._pointers.size != pointers.size:
+            self._pointers = np.zeros(pointers.size, dtype=np.int64)
+            self._places = self._pointers[:-1], self._pointers[1:]
+        self._pointers[:] = pointers
+        call = self._entries.sparse, (*self._places, indices, values, self.dim)
+        self._seen = arms, call, values, indices, pointers
+        return call
+
+    def _learned(self, arms: Any, reward: float, arm: int | None) -> bool:
+        """Learn at once, where nothing has to be looked at; else say so, and change nothing."""
         if arm is None:
-            row = arms.reshape(1, -1) if arms.ndim == 1 else arms
-        elif type(arm) is int and arms.ndim == 2 and 0 <= arm < len(arms):
-            row = arms[arm : arm + 1]
-        else:
+            if type(arms) is not np.ndarray:
+                return False
+            arms, arm = arms.reshape(1, -1) if arms.ndim == 1 else arms, 0
+            if arms.shape[0] != 1:
+                return False
+        call = self._call(arms)
+        if not call or type(arm) is not int or not 0 <= arm < arms.shape[0] or not abs(reward) < LARGEST:
             return False
-        usable = row.shape == (1, self.dim) and tracker._credit > 0 and not tracker._sparse and abs(reward) < LARGEST
-        if not usable or not self._set(row):
+        entry, rows = call
+        self._idle.y[arm] = reward
+        if entry(self._words, self._idle_words, *rows, kernels.LEARN, arm, arm + 1):
             return False
-        self._reward[0] = reward
-        self._enter(tracker, DenseRows(row, self._reward), -1)
+        self.tracker._credit = 0
+        if self._watched:
+            self._between()
         return True
 
-    def _learn_row(self, row: Block, slot: int, anew: bool = False) -> None:
-        tracker = self.tracker
-        if anew or tracker._credit <= 0 or not isinstance(row, DenseRows):
-            tracker._prepare(1, row, 0)
-        self._ready(0)
-        self._enter(tracker, row, slot)
+    def _tracker_of(self, slot: int) -> Tracker:
+        return self.tracker
 
-    def _act(self, arms: Block, slots: NDArray[np.int64], job: Any, task: int, first: int, last: int) -> int:
-        rest = self.dim, slots, job, task, first, last
+    def _mirror_for(self, arms: Block, count: int, rounds: int) -> Mirror:
+        if not isinstance(arms, CrossRows) or not isinstance(self.width, DiagonalWidth | NoWidth):
+            return NO_MIRROR
+        features = int(arms.shared[1])
+        pays = rounds >= MIRROR_FROM and features * count <= MIRROR_UP_TO
+        return self._mirror_of(features, features, count) if pays else NO_MIRROR
+
+    def _act(self, arms: Block, job: Any, task: int, first: int, last: int) -> int:
+        entries, rest = self._entries, (task, first, last)
         if isinstance(arms, CrossRows):
-            return int(self._entries.crossed(self._words, pack([arms]), arms.values, *rest))
-        entry = self._entries.dense if isinstance(arms, DenseRows) else self._entries.sparse
-        return int(entry(self._words, *arms, *rest))
+            return int(entries.crossed(self._words, job, pack([arms]), arms.values, self.dim, *rest))  # type: ignore[misc]
+        if isinstance(arms, DenseRows):
+            return int(entries.dense(self._words, job, arms.X, *rest))
+        return int(entries.sparse(self._words, job, *arms[:4], self.dim, *rest))
 
     # -- for a compiled loop over many rounds --------------------------------------------------------------------
 
@@ -221,11 +255,11 @@ class Policy(Opinions):
 
     def _look_at_ridge(self) -> None:
         """Where lambda is estimated, and it is time to: move it."""
-        learned, look = self._scalars[kernels.LEARNED], self._scalars[kernels.LOOK]
+        learned, look = self._scalars[LEARNED], self._scalars[LOOK]
         if 0.0 < look <= learned:
-            lam = better_ridge(self.tracker, self._width, self._scalars[kernels.ERRORS] / learned)
+            lam = better_ridge(self.tracker, self._width, self._scalars[ERRORS] / learned)
             set_ridge(self.tracker, self._width, lam)
-            self._scalars[kernels.LOOK] = next_look(learned)
+            self._scalars[LOOK] = next_look(learned)
 
     def _play(self, arms: Block, slots: NDArray[np.int64], job: Any, first: int, last: int) -> None:
         super()._play(arms, slots, job, first, last)
@@ -240,7 +274,8 @@ class Policy(Opinions):
         """Arms as rows of the tracker's kind; the first ones decide whether that is dense or sparse."""
         crossed = isinstance(arms, Crossed)
         if crossed:
-            pass
+            if arms.users.shape[0] != 1:
+                raise InputError(f"the arms of {arms.users.shape[0]} users: a choice is for one user.")
         elif not sp.issparse(arms):
             arms = as_numbers(arms, "arms must be a matrix")
         elif arms.dtype.kind not in "fiub":
@@ -254,7 +289,7 @@ class Policy(Opinions):
             raise DimensionError(f"{count} arms, but {len(ids)} ids.")
         if self._width is None:
             sparse = crossed or bool(sp.issparse(arms))
-            code = kernels.first_fault(self._block(arms, np.zeros(count), sparse), self.dim)
+            code = kernels.first_fault(self._block(arms, np.zeros(count), sparse), self.dim, count)
             if code:
                 raise self._arm_fault(code)
             self._start(sparse, ids is not None)
@@ -283,20 +318,21 @@ class Policy(Opinions):
 
     def _started(self) -> None:
         tracker = self.tracker
-        self._entries = kernels.policy_entries(tracker._state_class, self._width.__class__)
-        self._slow = (isinstance(tracker, RLS) and tracker.route == "cholesky") or tracker._dtype != np.float64
-        self._watched = isinstance(tracker, RLS) or bool(self._scalars[kernels.LOOK])
+        self._entries = kernels.shared_entries(tracker._state_class, self._width.__class__)
+        self._watched = isinstance(tracker, RLS) or bool(self._scalars[LOOK])
+        slow = (isinstance(tracker, RLS) and tracker.route == "cholesky") or tracker._dtype != np.float64
+        if not slow and not self._samples:
+            self._short = sp.csr_array if tracker._sparse else np.ndarray
 
     def _ready(self, count: int) -> None:
         solved(self.tracker)
         self._draws.ready(2 * self._need)
-        moved = count > self._scores.size
-        if moved:
-            self._scores = np.zeros(2 * count)
-        alive = self._alive
-        if moved or alive is None or alive[0] is not self.tracker._alive or alive[1] is not self._width:
-            parts = [*self.tracker._alive, self._width, *self._judge()]
-            self._alive = (self.tracker._alive, self._width, parts)  # the words are addresses: the arrays must live
+        if count > self._idle.y.size:
+            self._seat(2 * count)
+        here = self.tracker._alive, self._width, self._scores, self._mirror
+        if self._alive is None or any(new is not old for new, old in zip(here, self._alive)):
+            parts = [*self.tracker._alive, self._width, *self._judge(), self._mirror]
+            self._alive = (*here, parts)  # the words are addresses: the arrays must live
             self._words = pack(parts)
 
     def _slots(self, ids: Any, block: Block) -> NDArray[np.int64]:
@@ -310,7 +346,7 @@ class Policy(Opinions):
         slots = np.array([self._slot_of.get(name, -1) for name in names], dtype=np.int64)
         new = np.flatnonzero(slots < 0)
         if new.size:
-            code = kernels.first_fault(block, self.dim)  # before anything is given out
+            code = kernels.first_fault(block, self.dim, count)  # before anything is given out
             if code:
                 raise self._arm_fault(code)
             self._offer(slots[slots >= 0])  # what is here now is not dropped for what is new
@@ -397,6 +433,7 @@ class Policy(Opinions):
             self._width = self.width.allocate(self.tracker, self._offered.size, self._draws)
             for entry, array in part(arrays, "width.").items():
                 getattr(self._width, entry)[...] = array
+            keep_spread(self._width)
             self._started()
         self._draws.restore(header["draws"], arrays["unread"])
 
@@ -406,5 +443,5 @@ class Policy(Opinions):
         return super().__reduce__()
 
     def __repr__(self) -> str:
-        kappa = f"sigmas={self._scalars[kernels.SIGMAS]}" if self._scalars[kernels.SIGMAS] else f"kappa={self.kappa}"
+        kappa = f"sigmas={self._scalars[SIGMAS]}" if self._scalars[SIGMAS] else f"kappa={self.kappa}"
         return f"{type(self).__name__}({self.tracker!r}, {self.width!r}, {kappa}, epsilon={self.epsilon})"

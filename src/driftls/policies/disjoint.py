@@ -14,25 +14,22 @@ import driftls.trackers
 from driftls.draws import Seed
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import Mapped
-from driftls.kernels import disjoint as kernels
 from driftls.kernels import policy
-from driftls.kernels.disjoint import Mirror
 from driftls.kernels.frames import pack
+from driftls.kernels.judge import PROBABILITY
+from driftls.kernels.models import Mirror, Table
 from driftls.kernels.rows import SparseRows
-from driftls.policies.bandit import Bandit, single
+from driftls.policies.bandit import MIRROR_UP_TO, NO_MIRROR, Bandit, single
 from driftls.policies.inputs import checked_reward, id_header, id_of, part, plain_id, plain_ids, renamed, tell
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.inputs import Block, fault
-from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, SampleWidth, Width
+from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, SampleWidth, Width, keep_spread
 
 EXACT_UP_TO = 200  # features: two matrices a model, 640 kB
 TAPE = 2048  # draws that a model has ready: there may be thousands of models
-MIRROR_UP_TO = 1 << 20  # entries
 MIRROR_FROM = 16  # rounds that it takes, for each of 256 features, until a mirror has paid for itself
-
-
-NO_MIRROR = Mirror(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0))  # the models themselves are asked
+MIRRORED = (DiagonalWidth, NoWidth, ExactWidth)
 
 
 @dataclass
@@ -116,7 +113,6 @@ class DisjointLinUCB(Bandit):
         self._table: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
         self._slot_of: dict[Hashable, int] = {}
         self._sparse: bool | None = None
-        self._mirror = NO_MIRROR
         self._alive: Any = None
 
     def __len__(self) -> int:
@@ -172,8 +168,8 @@ class DisjointLinUCB(Bandit):
         if reward is None:
             raise InputError("learn needs a reward.")
         self._known(name)
-        self._reward[0] = checked_reward(reward)
-        block = self._user(user)._replace(y=self._reward)
+        value = checked_reward(reward)
+        block = self._user(user)._replace(y=np.array([value]))
         self._learn_row(block, self._slot_of[plain_id(name)])
         if key is not None:
             self._settle_key(key)
@@ -216,41 +212,41 @@ class DisjointLinUCB(Bandit):
         """How likely the last choice was; not known where models are sampled."""
         if self._sampled:
             raise InputError("the probability of a choice among sampled models is not known. Use a width, and epsilon.")
-        return float(self._scalars[policy.PROBABILITY])
+        return float(self._scalars[PROBABILITY])
 
     # -- kernels -------------------------------------------------------------------------------------------------
 
     def _asked(self, user: Block, slots: NDArray[np.int64]) -> int:
-        self._ready(slots.size)
-        chosen = self._act(user, slots, self._idle_words, policy.CHOOSE, 0, 1)
+        count = slots.size
+        self._ready(count)
+        self._idle.slots[:count] = slots
+        chosen = self._act(user, self._idle_words, policy.CHOOSE, 0, count)
         if chosen < 0:
             raise self._user_fault(-chosen)
         return chosen
 
-    def _act(self, arms: Block, slots: NDArray[np.int64], job: Any, task: int, first: int, last: int) -> int:
-        entry = self._entries.sparse if isinstance(arms, SparseRows) else self._entries.dense
+    def _act(self, arms: Block, job: Any, task: int, first: int, last: int) -> int:
         words = self._mirrored if task == policy.PLAY else self._words
-        return int(entry(self._table, words, *arms, self.dim, slots, job, task, first, last))
+        if isinstance(arms, SparseRows):
+            return int(self._entries.sparse(words, job, *arms[:4], self.dim, task, first, last))
+        return int(self._entries.dense(words, job, arms[0], task, first, last))
 
-    def _learn_row(self, row: Block, slot: int, anew: bool = False) -> None:
+    def _tracker_of(self, slot: int) -> Tracker:
         model = self._models[slot]
         assert model is not None
-        tracker = model.tracker
-        if anew or tracker._credit <= 0 or isinstance(row, SparseRows):
-            tracker._prepare(1, row, 0)
-        if model.alive is not tracker._alive:
+        if model.alive is not model.tracker._alive:
             self._repack(slot)
-        self._ready(1)
-        self._enter(tracker, row, slot)
+        return model.tracker
+
+    def _mirror_for(self, arms: Block, count: int, rounds: int) -> Mirror:
+        pairs = isinstance(self.width, ExactWidth)
+        if not isinstance(self.width, MIRRORED) or (pairs and not isinstance(arms, SparseRows)):
+            return NO_MIRROR
+        lines = self.dim * (self.dim + 1) // 2 if pairs else self.dim
+        pays = rounds * 256 >= MIRROR_FROM * self.dim and lines * count <= MIRROR_UP_TO
+        return self._mirror_of(self.dim, lines, count) if pays else NO_MIRROR
 
     def _play(self, arms: Block, slots: NDArray[np.int64], job: Any, first: int, last: int) -> None:
-        pays = (last - first) * 256 >= MIRROR_FROM * self.dim and self.dim * slots.size <= MIRROR_UP_TO
-        if pays and isinstance(self.width, DiagonalWidth | NoWidth):
-            if self._mirror.theta.shape != (self.dim, slots.size):
-                shape = (self.dim, slots.size)
-                self._mirror = Mirror(np.zeros(shape), np.zeros(shape), np.zeros(slots.size))
-        else:
-            self._mirror = NO_MIRROR
         super()._play(arms, slots, job, first, last)
         self._rounds -= 1
         self._offer(slots)
@@ -272,13 +268,16 @@ class DisjointLinUCB(Bandit):
         needed = (count + 1) * self._need
         if needed > self._draws.tape.size:
             self._draws.restore({**self._draws.header(), "tape": 2 * needed}, self._draws.unread())
-        if count > self._scores.size:
-            self._scores = np.zeros(2 * count)
+        if count > self._idle.y.size:
+            self._seat(2 * count)
         self._draws.ready(needed)
-        alive = (self._scores, self._draws.tape, self._mirror)
+        alive = (self._scores, self._draws.tape, self._mirror, self._table)
         if self._alive is None or any(new is not old for new, old in zip(alive, self._alive)):
             self._alive = alive  # the words are addresses: the arrays must live
-            self._words, self._mirrored = (pack([*self._judge(), mirror]) for mirror in (NO_MIRROR, self._mirror))
+            table = Table(self._table)
+            self._words, self._mirrored = (
+                pack([table, *self._judge(), mirror]) for mirror in (NO_MIRROR, self._mirror)
+            )
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
@@ -291,7 +290,7 @@ class DisjointLinUCB(Bandit):
         slots = np.array([self._slot_of.get(name, -1) for name in names], dtype=np.int64)
         new = np.flatnonzero(slots < 0)
         if new.size:
-            code = policy.first_fault(user, self.dim)  # before a model is made
+            code = policy.first_fault(user, self.dim, 1)  # before a model is made
             if code:
                 raise self._user_fault(code)
             self._sparse = isinstance(user, SparseRows)
@@ -346,7 +345,7 @@ class DisjointLinUCB(Bandit):
             self._models.append(None)
         self._models[slot] = Model(tracker, width, self._rounds)
         self._slot_of[name] = slot
-        self._entries = kernels.disjoint_entries(tracker._state_class, width.__class__)
+        self._entries = policy.disjoint_entries(tracker._state_class, width.__class__)
         self._repack(slot)
 
     def _repack(self, slot: int) -> None:
@@ -411,9 +410,10 @@ class DisjointLinUCB(Bandit):
             width = made.width.allocate(tracker, 0, made._draws)
             for key, array in part(own, "width.").items():
                 getattr(width, key)[...] = array
+            keep_spread(width)
             made._models[entry["slot"]] = Model(tracker, width, entry["offered"])
             made._slot_of[id_of(entry["id"])] = entry["slot"]
-            made._entries = kernels.disjoint_entries(tracker._state_class, width.__class__)
+            made._entries = policy.disjoint_entries(tracker._state_class, width.__class__)
             made._repack(entry["slot"])
         made._draws.restore(header["draws"], arrays["unread"])
         return made

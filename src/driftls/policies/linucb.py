@@ -8,7 +8,7 @@ import numpy as np
 
 from driftls.draws import Draws, Seed
 from driftls.errors import SettingsError
-from driftls.kernels.policy import LOOK
+from driftls.kernels.judge import LOOK
 from driftls.policies.base import Policy
 from driftls.policies.ridge import FIRST_LOOK, can_adapt
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from driftls.errors import InputError
 from driftls.kernels import policy as kernels
+from driftls.kernels.judge import PROBABILITY
 from driftls.kernels.kept import EnsembleState
 from driftls.kernels.widths import SampleState
 from driftls.policies.bandit import Bandit
@@ -20,7 +21,7 @@ from driftls.trackers.inputs import Block
 
 SAMPLES = 2000
 # What a choice cannot change, of the arrays of a width.
-UNTOUCHED = {"gram", "factor", "inverse", "theta", "start", "squares"}
+UNTOUCHED = {"gram", "factor", "inverse", "theta", "start", "squares", "spread"}
 
 
 class Opinions(Bandit):
@@ -85,7 +86,7 @@ class Opinions(Bandit):
     def _usable(self, arms: Any, ids: Any) -> Block:
         """Arms as rows, every one of them looked at."""
         block = self._arms(arms, ids)
-        code = kernels.first_fault(block, self.dim)
+        code = kernels.first_fault(block, self.dim, len(block.y))
         if code:
             raise self._arm_fault(code)
         return block
@@ -122,7 +123,7 @@ class Opinions(Bandit):
         A policy that samples finds it out when asked, so it has to be asked before anything more is learned.
         """
         if not self._samples:
-            return float(self._scalars[kernels.PROBABILITY])
+            return float(self._scalars[PROBABILITY])
         if self._last is None or self._last[2] != len(self.tracker):
             raise InputError("what was learned since has changed the probability. Ask between choose and learn.")
         arms, chosen, _ = self._last

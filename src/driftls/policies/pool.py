@@ -13,7 +13,7 @@ from driftls.draws import Draws, Seed
 from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
 from driftls.kernels import pool as kernels
 from driftls.kernels.chance import Chance
-from driftls.kernels.policy import EPSILON, ERRORS, KAPPA, LEARNED, PROBABILITY, SCALARS, SIGMAS, Judge, pick, weight
+from driftls.kernels.judge import EPSILON, ERRORS, KAPPA, LEARNED, PROBABILITY, SCALARS, SIGMAS, Judge, pick, weight
 from driftls.policies.inputs import check_weights, checked_reward, part
 from driftls.trackers.inputs import as_numbers
 

@@ -17,6 +17,7 @@ from driftls.kernels.exact import ExactState
 from driftls.kernels.widths import D_RIDGE, D_SCALE, DiagonalWidthState
 from driftls.schedules import Power
 from driftls.trackers import RLS, SAGA, Tracker
+from driftls.widths import keep_spread
 
 FIRST_LOOK = 64
 GROWTH = 1.1
@@ -62,6 +63,7 @@ def set_ridge(tracker: Tracker, width: Any, lam: float) -> None:
     tracker._set_ridge(lam)
     if isinstance(width, DiagonalWidthState):
         width.scalars[D_RIDGE] = lam
+        keep_spread(width)
     else:
         width.scalars[exact.RIDGE] = lam
         exact.invert(width)

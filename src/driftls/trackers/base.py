@@ -24,7 +24,7 @@ from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule
 from driftls.trackers.inputs import Block, as_block, as_features, checked, fault
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
-LOOKAHEAD = 2
+LOOKAHEAD, SPARSE_LOOKAHEAD = 2, 4  # steps; a sparse row is fetched in three stages
 SMALLEST_PIECE = 1024
 TEXT: tuple[type, ...] = (str, bytes, np.str_, np.bytes_)
 MOST = np.iinfo(np.int64).max
@@ -198,7 +198,7 @@ class Tracker(Saveable):
         knobs[track.STEPS] = self.steps
         knobs[track.DRAWS] = self._draws_rows
         knobs[track.GUARD] = self.guard
-        knobs[track.LOOKAHEAD] = LOOKAHEAD
+        knobs[track.LOOKAHEAD] = SPARSE_LOOKAHEAD if sparse else LOOKAHEAD
         knobs[track.NORMALISE] = getattr(self, "newest", False)
         knobs[track.PREFETCH_FROM] = PREFETCH_FROM_BYTES / width
         empty = np.empty(0)
@@ -225,7 +225,7 @@ class Tracker(Saveable):
         if self.history is not None and self.history.capacity:  # what is overwritten within a block needs no room
             rows = min(rows, max(self.history.capacity, SMALLEST_PIECE))
         if isinstance(block, CrossRows):  # one row
-            nnz = int((1 + block.shared[0]) * (block.stop - block.start)[block.line[first]])
+            nnz = int((1 + block.shared[0]) * (block.stop - block.start)[first // block.shift.size])
         else:
             nnz = int(block.stop[first + rows - 1] - block.start[first]) if isinstance(block, SparseRows) else 0
         return self._make_room(rows, nnz, wanted)  # the check looks at the schedules of all that is wanted
