@@ -1,0 +1,131 @@
+"""The one loop for all players: `python -I play.py JOB`, in whichever environment the player lives.
+
+Must run without driftls, hence the imports by path. JOB is a JSON object: problem (its fields), seed, day, file and
+class of the player, settings, rounds, seconds, wall, points, and the folders to import from. The result is one line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import resource
+import sys
+import zlib
+from itertools import chain
+from pathlib import Path
+from time import perf_counter, perf_counter_ns
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+__all__ = ["main", "play"]
+
+WARM_UP = 64  # rounds in which a compiler may still be at work
+BLOCK = 64  # rounds whose mean is one measurement: a multiple of all players' batches
+CHECKED = 8  # rounds whose digest says that all players were given the same
+
+
+def load(path: Path) -> ModuleType:
+    """A module by its path, under a name that no package has."""
+    name = f"bench_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def memory() -> tuple[int, int]:
+    """What this process has now, and the most that it ever had, in bytes."""
+    now = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    return now, max(now, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def digest(before: int, given: Any) -> int:
+    """Of what a player is shown, to the bit."""
+    for part in (given.arms, given.user):
+        if isinstance(part, np.ndarray):
+            before = zlib.crc32(part.tobytes(), before)
+        elif part is not None:
+            before = zlib.crc32(part.data.tobytes(), zlib.crc32(part.indices.astype(np.int64).tobytes(), before))
+    return zlib.crc32(repr(given.noise).encode(), before)
+
+
+def play(job: dict[str, Any], problems: ModuleType, make: Any) -> dict[str, Any]:
+    """Play until the rounds, the timed seconds or the seconds on the wall are used up."""
+    problem = problems.Problem(*job["problem"])
+    given = problems.rounds(problem, job["seed"], job.get("day"))
+    given = chain([next(given)], given)
+    regression, after_imports = problem.kind == "regression", memory()
+    player = make(problem, job["seed"], **job["settings"])
+    begin, spent, lost, random, gained, crc = perf_counter(), 0, 0.0, 0.0, 0.0, 0
+    chosen, learned, trace = [], [], []
+    points = set(job["points"])
+    for n, each in enumerate(given, 1):
+        if n > min(job["rounds"], problem.most) or spent > 1e9 * job["seconds"] or perf_counter() - begin > job["wall"]:
+            break
+        crc = digest(crc, each) if n <= CHECKED else crc
+        arms = player.prepare(each)
+        at = perf_counter_ns()
+        answer = player.choose(arms)
+        between = perf_counter_ns()
+        k = 0 if regression else int(answer)
+        reward = each.reward(k)
+        then = perf_counter_ns()
+        player.learn(arms, k, reward)
+        end = perf_counter_ns()
+        chosen.append(between - at)
+        learned.append(end - then)
+        if n == 1:  # which may compile
+            begin = perf_counter()
+        else:
+            spent += chosen[-1] + learned[-1]
+        mean = float(each.means[k])
+        if regression:
+            lost, random = lost + (float(answer) - mean) ** 2, random + mean * mean
+        else:
+            best = float(each.means.max())
+            lost, random, gained = lost + best - mean, random + best - float(each.means.mean()), gained + mean
+        if n in points:
+            trace.append([n, lost / random, gained / n])
+    at_end = memory()
+    return {
+        "rounds": len(chosen),
+        "choose": typical(chosen),
+        "learn": typical(learned),
+        "mean_choose": float(np.mean(chosen[len(chosen) // 2 :])) / 1e3,
+        "mean_learn": float(np.mean(learned[len(learned) // 2 :])) / 1e3,
+        "trace": trace,
+        "digest": crc,
+        # imports may have peaked higher than all that followed: then what is held at the end tells
+        "memory": {"peak": at_end[1], "own": max(end - start for start, end in zip(after_imports, at_end))},
+        "about": getattr(player, "about", ""),
+    }
+
+
+def typical(nanoseconds: list[int]) -> float:
+    """Microseconds a round: the median over blocks of rounds, of the later half, where states have grown."""
+    times = np.array(nanoseconds[min(WARM_UP, len(nanoseconds) // 2) :], dtype=float)
+    later = times[times.size // 2 :] if times.size >= 4 * BLOCK else times
+    blocks = max(1, later.size // BLOCK)
+    return float(np.median([part.mean() for part in np.array_split(later[-blocks * BLOCK :], blocks)])) / 1e3
+
+
+def main(path: str) -> None:
+    """Play the job of this file, and print what came out of it."""
+    job = json.loads(Path(path).read_text())
+    sys.path[:0] = job["folders"]
+    here = Path(__file__).resolve().parent
+    problems = load(here / "problems.py")
+    players = load(here / "players" / f"{job['file']}.py")
+    make = players.PLAYERS[job["player"]]
+    if hasattr(make, "load"):  # imports are not the player's memory
+        make.load()
+    print(json.dumps(play(job, problems, make)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
