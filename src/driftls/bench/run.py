@@ -40,7 +40,7 @@ class Options:
 
     repetitions: int = 3
     rounds: int = 20_000
-    seconds: float = 1.5
+    seconds: float = 1.0
     peers: bool = True
     players: tuple[str, ...] = ()
     pip: tuple[str, ...] = ()

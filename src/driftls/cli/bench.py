@@ -50,7 +50,7 @@ def bench(
     options = stage.Options(
         repetitions=repetitions or (2 if quick else 3),
         rounds=1000 if quick else 20_000,
-        seconds=seconds or (0.2 if quick else 1.5),
+        seconds=seconds or (0.2 if quick else 1.0),
         peers=peers,
         players=tuple(players or ()),
     )
