@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from driftls.bench.players import PLAYERS, baseline
+from driftls.bench.players import PLAYERS, baseline, reference
 from driftls.bench.problems import PROBLEMS, Problem
 from driftls.bench.run import Options, Result
 from driftls.report import Figure, Item, Line, Lines, Mark, Page, Section, Table, how, number, plus_minus
@@ -172,17 +172,18 @@ def _against_reward(rows: Rows, name: str) -> Figure:
 
 
 def _found(rows: Rows, name: str) -> str:
-    """The fastest of ours against the fastest exact method and the fastest peer that lose no more."""
+    """Ours, as a user gets it, against the fastest exact method and the fastest peer."""
     of = [row for row in rows if row["problem"] == name]
-    ours = [row for row in of if row["group"] == "ours"]
-    if not ours:
+    ours = next((row for row in of if row["player"] == reference(PROBLEMS[name])), None)
+    if ours is None:
         return ""
-    best = min(ours, key=lambda row: float(row["time"] * (0.05 + row["share"])))
-    told = [f"on {name}, {best['label']} takes {number(best['time'])} µs a round and loses {number(best['share'])}"]
+    told = [f"on {name}, {ours['label']} takes {number(ours['time'])} µs a round"]
     for group, word in (("exact", "exact method"), ("peers", "peer")):
-        rivals = [row for row in of if _group(row) == group]
+        rivals = [row for row in of if _group(row) == group and row["ours"]]
         if rivals:
             rival = min(rivals, key=lambda row: float(row["time"]))
-            share = number(rival["share"])
-            told.append(f"the fastest {word}, {rival['label']}, {number(rival['time'])} µs and {share}")
+            times = number(rival["share"] / rival["ours"])
+            told.append(
+                f"the fastest {word}, {rival['label']}, {number(rival['time'])} µs, and has {times} times its regret"
+            )
     return "; ".join(told) + "."

@@ -73,7 +73,7 @@ def bench(
                 typer.echo(_text(stage.table(rows, problem)))
 
         if tune:
-            typer.echo(f"The settings are in {stage.tune(options, tell=tell)}")
+            typer.echo(f"The settings are in {stage.tune(chosen, options, tell=tell)}")
             return
         result = stage.run(chosen, options, tell=tell, done=told)
     page = stage.page(result, options)

@@ -68,15 +68,14 @@ ALPHA = {
     "": tuple({"kappa": kappa} for kappa in (0.03, 0.1, 0.3, 1.0)),
     "regression": ({},),
 }
-STEPS = {
-    "": _grid("rate", (0.3, 1.0), "epsilon", (0.0, 0.05)),
-    "sparse": _grid("rate", (0.3, 1.0), "epsilon", (0.0, 0.05)),
+RATES = (0.1, 0.3, 0.6, 1.0)
+STEPS = {  # arms that change explore for everybody: there no epsilon but 0 was ever best
+    "": tuple({"rate": rate} for rate in RATES),
+    "fixed": _grid("rate", (0.1, 0.3), "epsilon", (0.0, 0.05)),
     "articles": _grid("rate", (0.003, 0.01), "epsilon", (0.0, 0.1)),
-    "regression": tuple({"rate": rate} for rate in (0.1, 0.3, 0.6, 1.0)),
 }
-EXPLORE = ("--squarecb --gamma_scale 100", "--regcbopt --mellowness 0.01")
-VW = {
-    "": _grid("explore", EXPLORE, "rate", (0.5, 4.0)),
+VW = {  # --regcbopt was never better than --squarecb
+    "": _grid("explore", ("--squarecb --gamma_scale 100", "--squarecb --gamma_scale 1000"), "rate", (0.5, 4.0)),
     "regression": tuple({"rate": rate} for rate in (0.1, 0.5, 2.0, 8.0)),
 }
 BAYES = {
@@ -136,7 +135,7 @@ PLAYERS = {
         _peer("river SGD", "river", "RiverSGD", (*ALL, "articles"), STEPS),
         _peer("river Bayesian", "river", "RiverBayesian", ALL, ALPHA, _too_large),
         _peer("river LinUCBDisjoint", "river", "RiverDisjoint", ("articles",),
-              {"": tuple({"beta": beta} for beta in (1.0, 3.0, 10.0, 30.0))}),
+              {"": tuple({"beta": beta} for beta in (10.0, 30.0, 100.0, 300.0))}),
         _peer("coba LinUCB", "coba", "Coba", SHARED, ALPHA, _dense_only),
         _peer("bayesianbandits, Thompson", "bayesianbandits", "BayesianBandits", (*ALL, "articles"), BAYES),
         _peer("MABWiser LinUCB", "mabwiser", "MABWiser", ("articles",), UCB),
