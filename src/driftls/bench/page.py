@@ -100,17 +100,17 @@ def _skipped(result: Result) -> list[Section]:
     return [Section("skipped", title, [], [Table("skipped", "Skipped", ["method", "problem", "reason"], rows)])]
 
 
-# in the order of the page
+# in the order of the page; a part makes its sections of what it finds in the result, and none if there is nothing
 PARTS: list[Part] = [_rules, *map(_kind, KINDS), _skipped]
 
 
 def table(rows: Rows, problem: Problem) -> Table:
     """One problem, the fastest first."""
-    base = PLAYERS[baseline(problem)].label
+    base, ours = PLAYERS[baseline(problem)].label, PLAYERS[reference(problem)].label
     cells = [_cells(row) for row in sorted(rows, key=lambda row: float(row["time"]))]
     note = (
         f"µs a round; ratio to {base}; own memory; regret over that of choosing at random, ± its 95% interval over "
-        "seeds, in the rounds that were got to; and what ours lost in the same rounds."
+        f"seeds, in the rounds that were got to; and that of {ours} in the same rounds."
     )
     return Table(problem.name, problem.name, HEAD, cells, note)
 
@@ -121,7 +121,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         number(row["choose"]),
         number(row["learn"]),
         number(row["time"]),
-        f"{row['spread']:.0%}",
+        "" if row["spread"] is None else f"{row['spread']:.0%}",
         "" if row["ratio"] is None else number(row["ratio"]),
         number(row["own"] / 1e6),
         f"{row['rounds']:,}",

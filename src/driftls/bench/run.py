@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 TUNED = HERE / "tuned.json"
 TUNING = 1000  # the first seed of those on which settings are chosen
 TUNED_ON = ("dense-16", "dense-136", "dense-1000", "sparse-136", "sparse-100000", "fixed", "articles", "regression")
-QUICK = ("dense-16", "dense-136", "dense-1000", "sparse-136", "fixed", "regression")
+QUICK = ("dense-16", "dense-136", "dense-1000", "sparse-136", "fixed")
 POINTS = [int(digits + "0" * zeros) for zeros in range(5) for digits in ("1", "15", "2", "3", "5", "7")]  # looked at
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "BLIS", "VECLIB_MAXIMUM")
 Tell = Callable[[str, str, int, int], None]  # problem, player, runs done, of how many
@@ -54,12 +54,16 @@ class Options:
 
 @dataclass
 class Result:
-    """What came out of a benchmark: one row a player and problem, and who did not play, with the reason."""
+    """What came out of a benchmark: one row a player and problem, and who did not play, with the reason.
+
+    `more` holds, by name, what is measured other than round by round from Python.
+    """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[dict[str, str]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     load: list[float] = field(default_factory=list)
+    more: dict[str, Any] = field(default_factory=dict)
 
 
 class _Failed(Exception):
@@ -226,7 +230,7 @@ def _row(problem: Problem, player: Player, runs: Any, base_time: float | None, o
         "learn": best["learn"],
         "time": min(times),
         "mean": best["mean_choose"] + best["mean_learn"],
-        "spread": (max(times) - min(times)) / min(times),
+        "spread": (max(times) - min(times)) / min(times) if len(runs) > 1 else None,
         "ratio": None if base_time is None else min(times) / base_time,
         "peak": max(one["memory"]["peak"] for one in runs),
         "own": max(one["memory"]["own"] for one in runs),

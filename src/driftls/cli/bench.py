@@ -14,7 +14,7 @@ from driftls.cli.common import AsJson, app, progress, typer
 
 @app.command()
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="A few small problems, twice: some 3 minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A few small problems, once: some 2 minutes.")] = False,
     problems: Annotated[
         list[str] | None, typer.Option("--problems", metavar="NAME", help="This problem alone; may be given again.")
     ] = None,
@@ -48,7 +48,7 @@ def bench(
 
     report.check_extra("driftls bench")
     options = stage.Options(
-        repetitions=repetitions or (2 if quick else 3),
+        repetitions=repetitions or (1 if quick else 3),
         rounds=1000 if quick else 20_000,
         seconds=seconds or (0.2 if quick else 1.0),
         peers=peers,
