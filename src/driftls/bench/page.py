@@ -179,11 +179,9 @@ def _found(rows: Rows, name: str) -> str:
         return ""
     told = [f"on {name}, {ours['label']} takes {number(ours['time'])} µs a round"]
     for group, word in (("exact", "exact method"), ("peers", "peer")):
-        rivals = [row for row in of if _group(row) == group and row["ours"]]
+        rivals = [row for row in of if _group(row) == group]
         if rivals:
             rival = min(rivals, key=lambda row: float(row["time"]))
-            times = number(rival["share"] / rival["ours"])
-            told.append(
-                f"the fastest {word}, {rival['label']}, {number(rival['time'])} µs, and has {times} times its regret"
-            )
+            lost = f"{number(rival['share'] / rival['ours'])} times its regret" if rival["ours"] else "more rounds"
+            told.append(f"the fastest {word}, {rival['label']}, {number(rival['time'])} µs, and has {lost}")
     return "; ".join(told) + "."

@@ -35,7 +35,7 @@ def bench(
 
     Problems: dense-16, dense-64, dense-136, dense-256, dense-1000, dense-2000, dense-4000, sparse-136, sparse-100000,
     fixed, articles, regression. Each library is installed once, into an environment of its own under the cache
-    folder; one that cannot be installed is skipped, with the reason. Without --quick it takes some 40 minutes.
+    folder; one that cannot be installed is skipped, with the reason. Without --quick it takes some 25 minutes.
 
     \b
     Examples:
