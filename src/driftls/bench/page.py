@@ -63,8 +63,8 @@ def page(result: Result, options: Options) -> Page:
 def _rules(result: Result) -> list[Section]:
     text = [
         "Each repetition is a process of its own, and all players take turns. Times are those of a round as Python "
-        "sees it, choosing and learning apart: the median over blocks of 64 rounds of the later half, and of that the "
-        "least over repetitions. Spread is how much more the slowest repetition took.",
+        "sees it, choosing and learning apart: the mean over the later half of the rounds, and of that the least over "
+        "repetitions. Spread is how much more the slowest repetition took.",
         "Everybody gets arms in the format of its own, made outside the timed part: dictionaries for river, text for "
         "Vowpal Wabbit (which is parsed in the timed part), CSR or arrays for others. This favours the peers.",
         "Regret is a share: what was lost against the best arm, over what a player loses that chooses at random. A "

@@ -21,8 +21,6 @@ import numpy as np
 
 __all__ = ["main", "play"]
 
-WARM_UP = 64  # rounds in which a compiler may still be at work
-BLOCK = 64  # rounds whose mean is one measurement: a multiple of all players' batches
 CHECKED = 2  # rounds whose digest says that all were given the same; the slowest player gets to so many
 
 
@@ -94,10 +92,8 @@ def play(job: dict[str, Any], problems: ModuleType, make: Any) -> dict[str, Any]
     at_end = memory()
     return {
         "rounds": len(chosen),
-        "choose": typical(chosen),
-        "learn": typical(learned),
-        "mean_choose": float(np.mean(chosen[len(chosen) // 2 :])) / 1e3,
-        "mean_learn": float(np.mean(learned[len(learned) // 2 :])) / 1e3,
+        "choose": later(chosen),
+        "learn": later(learned),
         "trace": trace,
         "digest": crc,
         # imports may have peaked higher than all that followed: then what is held at the end tells
@@ -106,12 +102,13 @@ def play(job: dict[str, Any], problems: ModuleType, make: Any) -> dict[str, Any]
     }
 
 
-def typical(nanoseconds: list[int]) -> float:
-    """Microseconds a round: the median over blocks of rounds, of the later half, where states have grown."""
-    times = np.array(nanoseconds[min(WARM_UP, len(nanoseconds) // 2) :], dtype=float)
-    later = times[times.size // 2 :] if times.size >= 4 * BLOCK else times
-    blocks = max(1, later.size // BLOCK)
-    return float(np.median([part.mean() for part in np.array_split(later[-blocks * BLOCK :], blocks)])) / 1e3
+def later(nanoseconds: list[int]) -> float:
+    """Microseconds a round: the mean over the later half, where compilers are done and states have grown.
+
+    A mean, since some methods do in one round what they save in many others; the least over repetitions is taken
+    against noise.
+    """
+    return float(np.mean(nanoseconds[len(nanoseconds) // 2 :])) / 1e3
 
 
 def main(path: str) -> None:

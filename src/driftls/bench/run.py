@@ -231,7 +231,6 @@ def _row(problem: Problem, player: Player, runs: Any, base_time: float | None, o
         "choose": best["choose"],
         "learn": best["learn"],
         "time": min(times),
-        "mean": best["mean_choose"] + best["mean_learn"],
         "spread": (max(times) - min(times)) / min(times) if len(runs) > 1 else None,
         "ratio": None if base_time is None else min(times) / base_time,
         "peak": max(one["memory"]["peak"] for one in runs),
