@@ -22,6 +22,7 @@ WIDTH, HEIGHT = 5.4, 3.7  # inches: on a phone's 390 px the text is still 9 px h
 LEFT, TOP, BOTTOM = 0.74, 0.34, 0.52
 SIZE = 10.0
 CHARACTER = 0.079  # inches, the mean at that size
+LABEL = SIZE * 1.25 / 72  # inches from one label to the next
 DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
 
 
@@ -134,13 +135,15 @@ def _lines(figure: Lines, look: Look) -> Any:
     shown = [line for line in figure.lines if np.isfinite(line.y).any()]
     across = [mark for mark in figure.marks if mark.axis == "y"]
     longest = max(map(len, [*(line.label for line in shown), *(mark.label for mark in across)]), default=0)
-    canvas, axes = _canvas(HEIGHT, LEFT, 0.3 + CHARACTER * longest)
+    height = max(HEIGHT, TOP + BOTTOM + LABEL * (len(shown) + len(across)))
+    canvas, axes = _canvas(height, LEFT, 0.3 + CHARACTER * longest)
     _scales(axes, figure.log)
     for mark in across:
         axes.axhline(mark.at, color=look.muted, linewidth=1.0)
     for line in shown:
         colour = look.colour(line.colour)
-        axes.plot(line.x, line.y, color=colour, linestyle=DASHES[line.dash], linewidth=1.7)
+        marker = "o" if len(line.x) == 1 else ""
+        axes.plot(line.x, line.y, color=colour, linestyle=DASHES[line.dash], linewidth=1.7, marker=marker)
         if line.low is not None and line.high is not None:
             axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
     axes.set_xlabel(figure.x)
@@ -175,7 +178,7 @@ def _labels(axes: Any, ends: list[tuple[str, str, tuple[float, float]]]) -> None
     """A label right of the axes for the end of each line, moved apart where lines end close together."""
     to_axes = axes.transData + axes.transAxes.inverted()
     heights = [float(np.clip(to_axes.transform(end)[1], 0.0, 1.0)) for _, _, end in ends]
-    gap = SIZE * 1.25 / 72 / (HEIGHT - TOP - BOTTOM)
+    gap = LABEL / (axes.figure.get_figheight() - TOP - BOTTOM)
     for (label, colour, end), place in zip(ends, spread(heights, gap)):
         axes.annotate(
             label,

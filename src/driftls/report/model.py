@@ -56,7 +56,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """A series; `colour` counts in the palette, 0 is the colour of text. `low` and `high` bound its band."""
+    """A series; `colour` counts in the palette, 0 is the colour of text. `low` and `high` bound its band.
+
+    A series of one point is drawn as a dot.
+    """
 
     label: str
     x: Floats
