@@ -183,7 +183,7 @@ def test_after_warmup_a_new_process_compiles_nothing(warm):
     before = compiled(cache)
     done = driftls(script=FIRST_ROWS, DRIFTLS_CACHE_DIR=str(cache))
     counts = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
-    assert len(counts) == 7, done.stderr
+    assert len(counts) == 8, done.stderr
     assert all(hits > 0 and misses == 0 for hits, misses in counts)
     assert before
     assert compiled(cache) == before

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,8 @@ from driftls.schedules import ridge
 from driftls.trackers import SAGA
 from driftls.widths import DiagonalWidth
 
-__all__ = ["LINES", "QUICK_LINES", "Held", "day", "reading"]
+__all__ = ["Held", "day", "reading"]
 
-LINES, QUICK_LINES = 1_850_000, 100_000
 DIM, ARTICLES, RIDGE, KAPPA = 136, 400, 60.0, 0.6
 SHERMAN_MORRISON, INVERT, INVERT_DENSE = 0, 1, 2
 OURS = "driftls: SAGA, one model an article"
@@ -39,7 +38,6 @@ PLAINER = {
     "inversion, sparse scoring": (INVERT, 10),
     "inversion, dense scoring": (INVERT_DENSE, 100),
 }
-Tell = Callable[[str, str, int, int], None]
 
 
 class Held(Log):
@@ -190,9 +188,17 @@ def _timed_plain(mode: int, blocks: list[Block]) -> dict[str, float]:
     return {"seconds": seconds, "matches": matches, "rate": won / max(matches, 1)}
 
 
-def day(lines: int, repetitions: int, tell: Tell = lambda problem, player, done, of: None) -> dict[str, Any]:
-    """Microseconds a line from arrays to decisions: the least of some repetitions, in turn; slow methods have one."""
-    blocks = list(synthetic_day(lines=lines, seed=500).blocks())
+def day(lines: int, repetitions: int, quick: int = 0) -> dict[str, Any]:
+    """Microseconds a line from arrays to decisions: the least of some repetitions, in turn; slow methods have one.
+
+    `quick`: only a twentieth of the lines. A day of fewer lines would not do: its pools would change more often.
+    """
+    blocks, whole = [], lines // (20 if quick else 1)
+    for block in synthetic_day(lines=lines, seed=500).blocks():
+        blocks.append(block)
+        if sum(map(len, blocks)) >= whole:
+            break
+    lines = min(lines, whole)
     warm = _first(blocks, 2000)
     for name in (OURS, CROSSES, ACROSS):
         _timed_ours(name, warm)
@@ -203,8 +209,7 @@ def day(lines: int, repetitions: int, tell: Tell = lambda problem, player, done,
     parts = {name: max(2000, lines // share) for name, (_, share) in PLAINER.items()}
     for name, part in parts.items():
         todo += [(OURS, part), (CROSSES, part), (name, part)] * (repetitions if part * 20 < lines else 1)
-    for k, (name, part) in enumerate(todo):
-        tell("day", name, k, len(todo))
+    for name, part in todo:
         some = _first(blocks, part)
         one = _timed_plain(PLAINER[name][0], some) if name in PLAINER else _timed_ours(name, some)
         cases.setdefault((name, part), []).append(one)
@@ -222,7 +227,7 @@ def day(lines: int, repetitions: int, tell: Tell = lambda problem, player, done,
     return {"lines": lines, "rows": rows}
 
 
-def reading(lines: int, repetitions: int, tell: Tell = lambda problem, player, done, of: None) -> dict[str, Any]:
+def reading(lines: int, repetitions: int) -> dict[str, Any]:
     """Seconds from the gzipped text of a day: to nothing (zlib's gunzip), to arrays, to decisions."""
     with tempfile.TemporaryDirectory(prefix="driftls-bench-") as folder:
         path = Path(folder, "day.gz")
@@ -243,9 +248,9 @@ def reading(lines: int, repetitions: int, tell: Tell = lambda problem, player, d
 
         work = {"gunzip, zlib": gunzip, "gz to arrays": arrays, "gz to decisions": decisions}
         least = dict.fromkeys(work, np.inf)
-        for k in range(repetitions):
-            for j, (name, one) in enumerate(work.items()):
-                tell("reading", name, k * len(work) + j, repetitions * len(work))
+        decisions()  # which may compile
+        for _ in range(repetitions):
+            for name, one in work.items():
                 begin = time.perf_counter()
                 one()
                 least[name] = min(least[name], time.perf_counter() - begin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from driftls.bench.more import sections
 from driftls.bench.players import PLAYERS, baseline, reference
 from driftls.bench.problems import PROBLEMS, Problem
 from driftls.bench.run import Options, Result
@@ -101,7 +102,7 @@ def _skipped(result: Result) -> list[Section]:
 
 
 # in the order of the page; a part makes its sections of what it finds in the result, and none if there is nothing
-PARTS: list[Part] = [_rules, *map(_kind, KINDS), _skipped]
+PARTS: list[Part] = [_rules, *map(_kind, KINDS), sections, _skipped]
 
 
 def table(rows: Rows, problem: Problem) -> Table:

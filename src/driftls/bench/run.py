@@ -22,7 +22,7 @@ from driftls.errors import SettingsError
 from driftls.logs import synthetic_day
 from driftls.run import interval
 
-__all__ = ["QUICK", "Options", "Result", "chosen", "run", "tune", "write_day"]
+__all__ = ["QUICK", "Options", "Result", "chosen", "one_thread", "run", "tune", "write_day"]
 
 HERE = Path(__file__).parent
 TUNED = HERE / "tuned.json"
@@ -64,6 +64,11 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
     load: list[float] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict)
+
+
+def one_thread() -> dict[str, str]:
+    """The environment of a process in which nothing runs in parallel."""
+    return {**os.environ, **{f"{name}_NUM_THREADS": "1" for name in THREADS}}
 
 
 class _Failed(Exception):
@@ -190,11 +195,10 @@ def play(player: Player, python: str, job: dict[str, Any], folder: Path) -> dict
     job = {**job, "file": player.file, "player": player.name, "folders": [source] if player.group == "ours" else []}
     path = folder / "job.json"
     path.write_text(json.dumps(job))
-    threads = {f"{name}_NUM_THREADS": "1" for name in THREADS}
     limit = 5.0 * job["wall"] + 300.0  # the first run of ours may compile
     command = [python, "-I", str(HERE / "play.py"), str(path)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env={**os.environ, **threads})
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=one_thread())
     except subprocess.TimeoutExpired:
         raise _Failed(f"not done after {limit:.0f} seconds") from None
     if done.returncode:

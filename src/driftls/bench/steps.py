@@ -29,7 +29,6 @@ __all__ = ["across", "steps"]
 
 SHAPES = ((136, 9), (1000, 9), (90_000, 10), (1_000_000, 50))  # d and non-zeros
 AHEAD = 8  # rows that the reading looks ahead
-Tell = Callable[[str, str, int, int], None]
 
 
 @kernel
@@ -58,11 +57,10 @@ def _least(work: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, fl
     return least
 
 
-def steps(megabytes: int, repetitions: int, tell: Tell = lambda problem, player, done, of: None) -> dict[str, Any]:
+def steps(megabytes: int, repetitions: int) -> dict[str, Any]:
     """Nanoseconds of a SAGA step on rows in memory, with and without looking ahead, and of reading the same rows."""
     rows = []
-    for k, (dim, nnz) in enumerate(SHAPES):
-        tell("steps", f"d = {dim}, {nnz} non-zeros", k, len(SHAPES))
+    for dim, nnz in SHAPES:
         rng = np.random.default_rng(0)
         held_rows, inner = int(megabytes * 1e6 / (12 * nnz + 32)), 512
         X = _fields(rng, 8192, dim, nnz)
@@ -107,16 +105,15 @@ class _ArmByArm(DisjointLinUCB):
         return NO_MIRROR
 
 
-def across(lines: int, repetitions: int, tell: Tell = lambda problem, player, done, of: None) -> dict[str, Any]:
+def across(lines: int, repetitions: int) -> dict[str, Any]:
     """Microseconds of choosing a line of a day, scored across the arms of a pool and arm by arm."""
     # few lines of a whole day, so that pools last as long as they do there
     blocks = list(synthetic_day(lines=lines * 10, seed=501).blocks(lines))[:1]
     rows = []
     for width in ("diagonal", "exact"):
         times = {"across": np.inf, "arm by arm": np.inf}
-        for r in range(repetitions + 1):
+        for _ in range(repetitions + 1):
             for name, kind in (("across", DisjointLinUCB), ("arm by arm", _ArmByArm)):
-                tell("across arms", f"{width} widths, {name}", r, repetitions + 1)
                 tracker = SAGA(DIM, regularisation=ridge(RIDGE)) if width == "diagonal" else None
                 exact = ExactWidth() if width == "exact" else None
                 tracker = tracker or DisjointLinUCB(DIM).tracker  # type: ignore[assignment]

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from driftls.kernels.chance import Chance
 from driftls.kernels.compile import kernel
-from driftls.kernels.frames import Matrix, Vector
+from driftls.kernels.frames import Integers, Matrix, Vector
+from driftls.kernels.judge import ERRORS, LEARNED, Judge, pick, weight
 
 
 @kernel
-def gram_learn(spread: Matrix, means: Vector, chosen: int, reward: float) -> None:
+def gram_choose(spread: Matrix, means: Vector, scalars: Vector, scores: Vector, tape: Vector, cursor: Integers) -> int:
+    """The arm of the highest mean + kappa width, from S = X A^-1 X'"""
+    judge, chance = Judge(scalars, scores), Chance(tape, cursor)
+    kappa = weight(judge)
+    for k in range(means.size):
+        scores[k] = means[k] + kappa * np.sqrt(max(spread[k, k], 0.0))
+    return pick(judge, chance, means.size)
+
+
+@kernel
+def kept_choose(widths2: Vector, means: Vector, scalars: Vector, scores: Vector, tape: Vector, cursor: Integers) -> int:
+    """The same from squared widths"""
+    judge, chance = Judge(scalars, scores), Chance(tape, cursor)
+    kappa = weight(judge)
+    for k in range(means.size):
+        scores[k] = means[k] + kappa * np.sqrt(max(widths2[k], 0.0))
+    return pick(judge, chance, means.size)
+
+
+@kernel
+def notice(scalars: Vector, error: float, width2: float) -> None:
+    """What a reward tells of the noise"""
+    scalars[ERRORS] += error * error / (1.0 + width2)
+    scalars[LEARNED] += 1.0
+
+
+@kernel
+def gram_learn(spread: Matrix, means: Vector, scalars: Vector, chosen: int, reward: float) -> None:
     """O(K^2): means += s e/(1 + s_c), S -= s s'/(1 + s_c), with S = X A^-1 X', s its column of the chosen arm"""
     gain = 1.0 / (1.0 + spread[chosen, chosen])
     error = reward - means[chosen]
+    notice(scalars, error, spread[chosen, chosen])
     for k in range(means.size):
         means[k] += spread[k, chosen] * error * gain
     for k in range(means.size):
@@ -24,7 +56,15 @@ def gram_learn(spread: Matrix, means: Vector, chosen: int, reward: float) -> Non
 
 @kernel
 def kept_learn(
-    X: Matrix, products: Matrix, theta: Vector, means: Vector, widths2: Vector, chosen: int, reward: float, g: Vector
+    X: Matrix,
+    products: Matrix,
+    theta: Vector,
+    means: Vector,
+    widths2: Vector,
+    scalars: Vector,
+    chosen: int,
+    reward: float,
+    g: Vector,
 ) -> None:
     """O(K d): A^-1 x_k is kept for each arm, so Sherman-Morrison needs no matrix"""
     dim = g.size
@@ -32,6 +72,7 @@ def kept_learn(
         g[j] = products[chosen, j]
     gain = 1.0 / (1.0 + widths2[chosen])
     error = reward - means[chosen]
+    notice(scalars, error, widths2[chosen])
     for j in range(dim):
         theta[j] += g[j] * error * gain
     for k in range(means.size):

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from driftls.kernels import schedules
-from driftls.kernels.compile import kernel, leaf, merged
+from driftls.kernels.compile import bare, kernel, leaf, merged
 from driftls.kernels.frames import Integers, Vector, unpack
 from driftls.kernels.rows import (
     CLOSE,
@@ -210,7 +210,8 @@ class Entries(NamedTuple):
     dense: Callable[..., int]
     sparse: Callable[..., int]
     read: Callable[..., None]
-    predict: Callable[..., int]
+    predict_dense: Callable[..., int]
+    predict_sparse: Callable[..., int]
 
 
 @cache
@@ -222,17 +223,29 @@ def entries(state_class: type) -> Entries:
 
     @kernel
     def advance_dense(words: Any, X: Any, y: Any, first: int, last: int) -> int:
-        state, plan, log, rows = unpack(words, X, state_class, Plan, Log, DenseRows)
-        return checked_track(state, plan, log, rows, DenseRows(X, y), X.shape[1], first, last)
+        state, plan, log, rows = unpack(bare(words), X, state_class, Plan, Log, DenseRows)
+        return checked_track(state, plan, log, rows, DenseRows(bare(X), bare(y)), X.shape[1], first, last)
 
     @kernel
     def advance_sparse(
         words: Any, start: Any, stop: Any, index: Any, value: Any, y: Any, dim: int, first: int, last: int
     ) -> int:
-        state, plan, log, rows = unpack(words, value, state_class, Plan, Log, SparseRows)
-        return checked_track(state, plan, log, rows, SparseRows(start, stop, index, value, y), dim, first, last)
+        state, plan, log, rows = unpack(bare(words), value, state_class, Plan, Log, SparseRows)
+        block = SparseRows(bare(start), bare(stop), bare(index), bare(value), bare(y))
+        return checked_track(state, plan, log, rows, block, dim, first, last)
 
-    return Entries(advance_dense, advance_sparse, read_all, predict_all)
+    @kernel
+    def predict_dense(words: Any, X: Any, out: Any) -> int:
+        (state,) = unpack(words, X, state_class)
+        return predict_all(state, DenseRows(bare(X), bare(out)), X.shape[1], bare(out))
+
+    @kernel
+    def predict_sparse(words: Any, start: Any, stop: Any, index: Any, value: Any, dim: int, out: Any) -> int:
+        (state,) = unpack(words, value, state_class)
+        rows = SparseRows(bare(start), bare(stop), bare(index), bare(value), bare(out))
+        return predict_all(state, rows, dim, bare(out))
+
+    return Entries(advance_dense, advance_sparse, read_all, predict_dense, predict_sparse)
 
 
 @kernel
@@ -242,7 +255,7 @@ def read_all(state: Any, out: Vector) -> None:
         out[j] = coordinate(state, j)
 
 
-@kernel
+@leaf
 def predict_all(state: Any, rows: Any, dim: int, out: Vector) -> int:
     """out[i] = theta . x_i; the fault of a row that reaches beyond its arrays, else 0"""
     for i in range(out.size):

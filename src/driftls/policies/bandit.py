@@ -196,7 +196,7 @@ class Bandit(Saveable):
         if status:
             raise renamed(fault(status, 0, len(tracker), self.dim), "row 0", self.called)
         if self._watched:
-            self._between()
+            self._after(tracker)
 
     def _play(self, arms: Block, slots: NDArray[np.int64], job: Rounds, first: int, last: int) -> None:
         """Rounds first ... last - 1 with this pool, in a compiled loop that pauses where room has to be made."""
@@ -222,6 +222,10 @@ class Bandit(Saveable):
     def _between(self) -> None:
         """A compiled loop has paused."""
         tell(self.tracker)
+
+    def _after(self, tracker: Tracker) -> None:
+        """A row was learned."""
+        self._between()
 
     # -- files ---------------------------------------------------------------------------------------------------
 

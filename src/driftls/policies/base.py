@@ -168,7 +168,9 @@ class Policy(Opinions):
         What the kernel cannot use it refuses, and the long way says why.
         """
         kind, alive, seen = type(arms), self._alive, self._seen
-        if kind is not self._short or alive[0] is not self.tracker._alive or alive[1] is not self._width:
+        if kind is not self._short or alive is None:
+            return None
+        if alive[0] is not self.tracker._alive or alive[1] is not self._width:
             return None
         if arms is seen[0]:  # as in the last call: `learn` comes after `choose`
             if kind is np.ndarray:

@@ -18,7 +18,7 @@ from driftls.kernels import policy
 from driftls.kernels.frames import pack
 from driftls.kernels.judge import PROBABILITY
 from driftls.kernels.models import Mirror, Table
-from driftls.kernels.rows import SparseRows
+from driftls.kernels.rows import DenseRows, SparseRows
 from driftls.policies.bandit import MIRROR_UP_TO, NO_MIRROR, Bandit, single
 from driftls.policies.inputs import checked_reward, id_header, id_of, part, plain_id, plain_ids, renamed, tell
 from driftls.schedules import ridge
@@ -27,6 +27,7 @@ from driftls.trackers.inputs import Block, fault
 from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, SampleWidth, Width, keep_spread
 
 EXACT_UP_TO = 200  # features: two matrices a model, 640 kB
+FIRST_MODELS = 64
 TAPE = 2048  # draws that a model has ready: there may be thousands of models
 MIRROR_FROM = 16  # rounds that it takes, for each of 256 features, until a mirror has paid for itself
 MIRRORED = (DiagonalWidth, NoWidth, ExactWidth)
@@ -38,7 +39,6 @@ class Model:
 
     tracker: Tracker
     width: Any
-    offered: int
     alive: Any = None
 
 
@@ -114,6 +114,10 @@ class DisjointLinUCB(Bandit):
         self._slot_of: dict[Hashable, int] = {}
         self._sparse: bool | None = None
         self._alive: Any = None
+        self._watched = isinstance(tracker, RLS)
+        self._offered = np.zeros(FIRST_MODELS, dtype=np.int64)  # by slot: the round in which it was last
+        self._pool_seen: tuple[list[Hashable], NDArray[np.int64]] = ([], np.zeros(0, dtype=np.int64))
+        self._nothing = np.zeros(1)
 
     def __len__(self) -> int:
         """Models kept now."""
@@ -135,7 +139,7 @@ class DisjointLinUCB(Bandit):
         """
         self._new_key(key)
         block = self._user(user)
-        slots = self._pool(plain_ids(ids), block)
+        slots = self._pool(ids, block)
         chosen = self._asked(block, slots)
         self._offer(slots)
         self._rounds += 1
@@ -257,6 +261,9 @@ class DisjointLinUCB(Bandit):
     def _row(self, job: Any, r: int, chosen: int) -> int:
         return int(job.first_arm[r])
 
+    def _after(self, tracker: Tracker) -> None:
+        tell(tracker)
+
     def _between(self) -> None:
         if isinstance(self.tracker, RLS):
             for model in self._models:
@@ -281,8 +288,12 @@ class DisjointLinUCB(Bandit):
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
-    def _pool(self, names: list[Hashable], user: Block) -> NDArray[np.int64]:
+    def _pool(self, ids: Any, user: Block) -> NDArray[np.int64]:
         """The slots of the models of these arms, the new ones made."""
+        names = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+        if names and names == self._pool_seen[0]:  # as in the last round
+            return self._pool_seen[1]
+        names = plain_ids(names)
         if not names:
             raise InputError("the pool is empty: at least one arm is needed.")
         if len(names) > self.most_arms:
@@ -297,19 +308,36 @@ class DisjointLinUCB(Bandit):
             self._drop_oldest(len(self._slot_of) + new.size - self.most_arms, set(names))
             for k in new:
                 slots[k] = self._new(names[k])
+        self._pool_seen = names, slots
         return slots
 
     def _offer(self, slots: NDArray[np.int64]) -> None:
         """These arms were on offer in this round."""
-        for slot in slots:
-            self._models[slot].offered = self._rounds
+        self._offered[slots] = self._rounds
 
     def _user(self, user: Any) -> Block:
+        if self._sparse is not None and self.tracker._dtype == np.float64:
+            block = self._as_it_is(user)
+            if block is not None:
+                return block
         user = single(user, "a user must be a vector")
         if user.shape[1] != self.dim:
             raise DimensionError(f"a user has {self.dim} features, got {user.shape[1]}.")
         sparse = bool(sp.issparse(user))
         return self._block(user, np.zeros(1), sparse if self._sparse is None else self._sparse)
+
+    def _as_it_is(self, user: Any) -> Block | None:
+        """A user of the kind that kernels take, if it is one."""
+        if type(user) is np.ndarray and not self._sparse:
+            fits = user.dtype == np.float64 and user.shape == (self.dim,) and user.flags.carray
+            return DenseRows(user.reshape(1, -1), self._nothing) if fits else None
+        if type(user) is not sp.csr_array or not self._sparse or user.shape != (1, self.dim):
+            return None
+        index, value = user.indices, user.data
+        if value.dtype != np.float64 or index.dtype != np.int32 or not (value.flags.carray and index.flags.carray):
+            return None
+        pointers = user.indptr.astype(np.int64)
+        return SparseRows(pointers[:-1], pointers[1:], index, value, self._nothing)
 
     def _user_fault(self, code: int) -> Exception:
         return renamed(fault(code % 8, 0, 0, self.dim), "row 0", "the user")
@@ -329,7 +357,7 @@ class DisjointLinUCB(Bandit):
         """Drop so many models, those that were not offered for longest, and none that is on offer."""
         if count > 0:
             absent = [name for name in self._slot_of if name not in present]
-            absent.sort(key=lambda name: self._models[self._slot_of[name]].offered)  # type: ignore[union-attr]
+            absent.sort(key=lambda name: self._offered[self._slot_of[name]])
             for name in absent[:count]:
                 self._models[self._slot_of.pop(name)] = None
 
@@ -343,10 +371,16 @@ class DisjointLinUCB(Bandit):
         slot = self._models.index(None) if None in self._models else len(self._models)
         if slot == len(self._models):
             self._models.append(None)
-        self._models[slot] = Model(tracker, width, self._rounds)
+        self._models[slot] = Model(tracker, width)
         self._slot_of[name] = slot
+        self._new_offer(slot, self._rounds)
         self._entries = policy.disjoint_entries(tracker._state_class, width.__class__)
         self._repack(slot)
+
+    def _new_offer(self, slot: int, rounds: int) -> None:
+        if slot >= self._offered.size:
+            self._offered = np.concatenate([self._offered, np.zeros(slot + 1, dtype=np.int64)])
+        self._offered[slot] = rounds
 
     def _repack(self, slot: int) -> None:
         """Write down where this model's arrays are now."""
@@ -379,7 +413,8 @@ class DisjointLinUCB(Bandit):
             model = self._models[slot]
             assert model is not None
             kept, parts = model.tracker.snapshot()
-            header["models"].append({"id": id_header(name), "slot": slot, "offered": model.offered, "tracker": kept})
+            offered = int(self._offered[slot])
+            header["models"].append({"id": id_header(name), "slot": slot, "offered": offered, "tracker": kept})
             arrays |= {f"{number}.tracker.{key}": array for key, array in parts.items()}
             arrays |= {f"{number}.width.{key}": array for key, array in model.width._asdict().items()}
         return header, arrays
@@ -411,7 +446,8 @@ class DisjointLinUCB(Bandit):
             for key, array in part(own, "width.").items():
                 getattr(width, key)[...] = array
             keep_spread(width)
-            made._models[entry["slot"]] = Model(tracker, width, entry["offered"])
+            made._models[entry["slot"]] = Model(tracker, width)
+            made._new_offer(entry["slot"], entry["offered"])
             made._slot_of[id_of(entry["id"])] = entry["slot"]
             made._entries = policy.disjoint_entries(tracker._state_class, width.__class__)
             made._repack(entry["slot"])

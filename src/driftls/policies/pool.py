@@ -12,8 +12,7 @@ from driftls import persistence
 from driftls.draws import Draws, Seed
 from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
 from driftls.kernels import pool as kernels
-from driftls.kernels.chance import Chance
-from driftls.kernels.judge import EPSILON, ERRORS, KAPPA, LEARNED, PROBABILITY, SCALARS, SIGMAS, Judge, pick, weight
+from driftls.kernels.judge import EPSILON, KAPPA, PROBABILITY, SCALARS, SIGMAS, Judge, weight
 from driftls.policies.inputs import check_weights, checked_reward, part
 from driftls.trackers.inputs import as_numbers
 
@@ -117,28 +116,23 @@ class FixedPool:
 
     def choose(self) -> int:
         """The number of the arm to play."""
-        if self.epsilon == 0.0:
-            self._scalars[PROBABILITY] = 1.0
-            return int(np.argmax(self.scores))
-        self._scores[:] = self.scores
-        self._draws.ready(1)
-        chance = Chance(self._draws.tape, self._draws.cursor)
-        return int(pick(Judge(self._scalars, self._scores), chance, len(self.arms)))
+        draws = self._draws
+        draws.ready(1)
+        rest = self.means, self._scalars, self._scores, draws.tape, draws.cursor
+        if self.method == "gram":
+            return kernels.gram_choose(self._spread, *rest)
+        return kernels.kept_choose(self._widths2, *rest)
 
     def learn(self, reward: float, *, arm: int) -> None:
         """Learn a reward of one of the arms; it may come late and in any order."""
         if not isinstance(arm, int | np.integer) or not 0 <= arm < len(self.arms):
             raise InputError(f"arm {arm} is not among the {len(self.arms)} arms.")
         value = checked_reward(reward)
-        width2 = self._spread[arm, arm] if self.method == "gram" else self._widths2[arm]
-        self._scalars[ERRORS] += (value - self.means[arm]) ** 2 / (1.0 + width2)
-        self._scalars[LEARNED] += 1.0
         if self.method == "gram":
-            kernels.gram_learn(self._spread, self.means, int(arm), value)
+            kernels.gram_learn(self._spread, self.means, self._scalars, int(arm), value)
         else:
-            kernels.kept_learn(
-                self.arms, self._products, self.theta, self.means, self._widths2, int(arm), value, self._scratch
-            )
+            state = self.arms, self._products, self.theta, self.means, self._widths2, self._scalars
+            kernels.kept_learn(*state, int(arm), value, self._scratch)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole policy to one file, atomically; `load` goes on as if it had never stopped."""

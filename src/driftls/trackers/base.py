@@ -79,6 +79,7 @@ class Tracker(Saveable):
         self._dtype: np.dtype[Any] = np.dtype(np.float64) if history is None else history.dtype
         self._target: Any = None
         self._credit = 0
+        self._answer = np.zeros(1)
         self._y = np.zeros(1)
 
     def _tape(self, seed: Seed, size: int = TAPE) -> Draws:
@@ -104,15 +105,7 @@ class Tracker(Saveable):
     def update(self, x: Any, y: float) -> None:
         """Take one row: a dense vector or a sparse row. Equal to `partial_fit` of a block of one."""
         state = self._state
-        if (
-            state is not None
-            and self._credit > 0
-            and type(x) is np.ndarray
-            and x.dtype == self._dtype
-            and x.shape == self._shape
-            and x.flags.carray
-            and not self._sparse
-        ):
+        if state is not None and self._credit > 0 and type(x) is np.ndarray and self._usable(x):
             try:
                 self._y[0] = y
             except (TypeError, ValueError):
@@ -203,7 +196,7 @@ class Tracker(Saveable):
         knobs[track.PREFETCH_FROM] = PREFETCH_FROM_BYTES / width
         empty = np.empty(0)
         self._plan = Plan(schedules.encode(self.step_size), empty, schedules.encode(self.regularisation), empty, knobs)
-        self._dense, self._sparse_entry, self._read, self._predict = track.entries(self._state_class)
+        self._dense, self._sparse_entry, self._read, *self._predict = track.entries(self._state_class)
         self._frame()
 
     def _frame(self) -> None:
@@ -298,16 +291,27 @@ class Tracker(Saveable):
 
     def predict(self, X: Any) -> Any:
         """theta . x for a row (a number) or for each row of a block (a vector), in O(nnz) each."""
+        if type(X) is np.ndarray and self._state is not None and self._usable(X):
+            self._predict[0](self._words, X.reshape(1, -1), self._answer)
+            return float(self._answer[0])
         X = as_features(X)
         single = X.ndim == 1
         if single:
             X = X.reshape(1, -1)
         X, out = checked(X, np.zeros(X.shape[0] if X.ndim else 0), self.dim)
         if self._state is not None:
-            status = self._predict(self._state, as_block(X, out, self._sparse, self._dtype), self.dim, out)
+            block, (dense, sparse) = as_block(X, out, self._sparse, self._dtype), self._predict
+            if isinstance(block, DenseRows):
+                status = dense(self._words, block.X, out)
+            else:
+                status = sparse(self._words, *block[:4], self.dim, out)
             if status:
                 raise fault(status, 0, len(self), self.dim)
         return float(out[0]) if single else out
+
+    def _usable(self, x: NDArray[Any]) -> bool:
+        """Whether this row can be handed to a kernel as it is."""
+        return x.dtype == self._dtype and x.shape == self._shape and x.flags.carray and not self._sparse
 
     def tracking_error(self) -> TrackingError:
         """||theta - target.theta||, absolute and relative to ||target.theta||."""
