@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench figures clean
 
 $(VENV)/.user: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,7 +29,11 @@ check: $(VENV)/.dev  ## style, types, import layers
 
 BENCH ?= --quick
 
-bench: $(VENV)/.dev  ## the figures of docs/benchmarks.md, small; all of them, in hours: make bench BENCH=
+bench: $(VENV)/.dev  ## ours, exact methods and other libraries: bench/report.html; the whole of it: make bench BENCH=
+	$(BIN)/driftls bench $(BENCH) --out bench
+	$(BIN)/python -m benchmarks.guard
+
+figures: $(VENV)/.dev  ## the figures of docs/benchmarks.md, small; all of them, in hours: make figures BENCH=
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check river
 	$(BIN)/python -m benchmarks $(BENCH)
 

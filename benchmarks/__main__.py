@@ -1,8 +1,8 @@
-"""`make bench`: all figures of docs/benchmarks.md, one after the other.
+"""`make figures`: all figures of docs/benchmarks.md, one after the other.
 
     python -m benchmarks [--quick]
 
-`--quick` is what `make bench` runs; without it the bandits take hours on two cores.
+`--quick` is what `make figures` runs; without it the bandits take hours on two cores.
 """
 
 from __future__ import annotations

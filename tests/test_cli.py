@@ -111,9 +111,15 @@ def test_an_error_is_one_line_on_stderr(error, code, monkeypatch, capsys):
     assert (printed.out, printed.err) == ("", f"driftls: {line}\n")
 
 
-def test_importing_driftls_stays_light():
-    heavy = ["typer", "rich", "matplotlib", "sklearn"]
-    done = driftls(script=f"import sys, driftls; print([name for name in {heavy} if name in sys.modules])")
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("driftls", ["numpy", "numba", "scipy", "typer", "rich"]),
+        ("driftls.policies", ["typer", "rich", "matplotlib", "sklearn", "scipy.linalg", "driftls.logs", "isal"]),
+    ],
+)
+def test_importing_stays_light(module, heavy):
+    done = driftls(script=f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])")
     assert done.stdout == "[]\n"
 
 

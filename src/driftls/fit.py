@@ -28,8 +28,8 @@ from driftls.kernels.track import HEALTH, MAX_NORM2, MAX_Y2
 from driftls.kernels.widths import DiagonalWidthState
 from driftls.policies import DisjointLinUCB, Policy
 from driftls.policies.bandit import Bandit
-from driftls.policies.disjoint import TAPE
 from driftls.policies.linucb import GRAM_UP_TO
+from driftls.policies.models import TAPE
 from driftls.trackers import CD, RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, PhiWidth, keep_spread
 

@@ -6,7 +6,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from driftls.crossed import Crossed
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import InputError
-from driftls.features import Features
-from driftls.features import from_header as features_of
 from driftls.kernels import judge
 from driftls.kernels import policy as kernels
 from driftls.kernels.chance import Chance
@@ -31,6 +29,9 @@ from driftls.schedules import Tabulated
 from driftls.trackers import RLS, Tracker
 from driftls.trackers.inputs import Block, as_block, as_numbers, fault
 from driftls.widths import Width
+
+if TYPE_CHECKING:
+    from driftls.features import Features
 
 MOST_KEYS = 1_000_000
 FIRST_ARMS = 16
@@ -251,7 +252,11 @@ class Bandit(Saveable):
     def _restore_common(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         self._scalars[:] = arrays["scalars"]
         self._rounds = header["rounds"]
-        self.features = None if header.get("features") is None else features_of(header["features"])
+        self.features = None
+        if header.get("features") is not None:
+            from driftls.features import from_header  # with the readers of logs, which most policies do without
+
+            self.features = from_header(header["features"])
         self._pending = dict.fromkeys(id_of(key) for key in header["learned"])
         for number, (key, name) in enumerate(header["waiting"]):
             x: Any = part(arrays, f"waiting.{number}.")

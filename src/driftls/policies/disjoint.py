@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,30 +18,20 @@ from driftls.kernels.frames import pack
 from driftls.kernels.judge import PROBABILITY
 from driftls.kernels.models import Mirror, Table
 from driftls.kernels.rows import DenseRows, SparseRows
-from driftls.policies.bandit import MIRROR_UP_TO, NO_MIRROR, Bandit, single
+from driftls.policies.bandit import MIRROR_UP_TO, NO_MIRROR, single
 from driftls.policies.inputs import checked_reward, id_header, id_of, part, plain_id, plain_ids, renamed, tell
+from driftls.policies.models import FIRST_MODELS, Model, Models
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.inputs import Block, fault
 from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, SampleWidth, Width, keep_spread
 
 EXACT_UP_TO = 200  # features: two matrices a model, 640 kB
-FIRST_MODELS = 64
-TAPE = 2048  # draws that a model has ready: there may be thousands of models
 MIRROR_FROM = 16  # rounds that it takes, for each of 256 features, until a mirror has paid for itself
 MIRRORED = (DiagonalWidth, NoWidth, ExactWidth)
 
 
-@dataclass
-class Model:
-    """One arm's tracker and width."""
-
-    tracker: Tracker
-    width: Any
-    alive: Any = None
-
-
-class DisjointLinUCB(Bandit):
+class DisjointLinUCB(Models):
     """LinUCB with one model an arm id, made when the arm is first seen.
 
     Parameters
@@ -118,19 +107,6 @@ class DisjointLinUCB(Bandit):
         self._offered = np.zeros(FIRST_MODELS, dtype=np.int64)  # by slot: the round in which it was last
         self._pool_seen: tuple[list[Hashable], NDArray[np.int64]] = ([], np.zeros(0, dtype=np.int64))
         self._nothing = np.zeros(1)
-
-    def __len__(self) -> int:
-        """Models kept now."""
-        return len(self._slot_of)
-
-    def model(self, name: Hashable) -> Tracker:
-        """The tracker of one arm."""
-        return self._known(name).tracker
-
-    @property
-    def trackers(self) -> dict[Hashable, Tracker]:
-        """The trackers of all arms that have one now, by id."""
-        return {name: self.model(name) for name in self._slot_of}
 
     def choose(self, user: Any, *, ids: Any, key: Hashable = None) -> int:
         """The position in `ids` of the arm to show this user (a vector, or a sparse row).
@@ -235,13 +211,6 @@ class DisjointLinUCB(Bandit):
             return int(self._entries.sparse(words, job, *arms[:4], self.dim, task, first, last))
         return int(self._entries.dense(words, job, arms[0], task, first, last))
 
-    def _tracker_of(self, slot: int) -> Tracker:
-        model = self._models[slot]
-        assert model is not None
-        if model.alive is not model.tracker._alive:
-            self._repack(slot)
-        return model.tracker
-
     def _mirror_for(self, arms: Block, count: int, rounds: int) -> Mirror:
         pairs = isinstance(self.width, ExactWidth)
         if not isinstance(self.width, MIRRORED) or (pairs and not isinstance(arms, SparseRows)):
@@ -311,10 +280,6 @@ class DisjointLinUCB(Bandit):
         self._pool_seen = names, slots
         return slots
 
-    def _offer(self, slots: NDArray[np.int64]) -> None:
-        """These arms were on offer in this round."""
-        self._offered[slots] = self._rounds
-
     def _user(self, user: Any) -> Block:
         if self._sparse is not None and self.tracker._dtype == np.float64:
             block = self._as_it_is(user)
@@ -341,59 +306,6 @@ class DisjointLinUCB(Bandit):
 
     def _user_fault(self, code: int) -> Exception:
         return renamed(fault(code % 8, 0, 0, self.dim), "row 0", "the user")
-
-    def _known_slot(self, name: Hashable) -> int:
-        slot = self._slot_of.get(plain_id(name))
-        if slot is None:
-            raise InputError(f"arm id {name!r} was never offered, or was dropped. Offer it in choose first.")
-        return slot
-
-    def _known(self, name: Hashable) -> Model:
-        model = self._models[self._known_slot(name)]
-        assert model is not None
-        return model
-
-    def _drop_oldest(self, count: int, present: set[Hashable]) -> None:
-        """Drop so many models, those that were not offered for longest, and none that is on offer."""
-        if count > 0:
-            absent = [name for name in self._slot_of if name not in present]
-            absent.sort(key=lambda name: self._offered[self._slot_of[name]])
-            for name in absent[:count]:
-                self._models[self._slot_of.pop(name)] = None
-
-    def _new(self, name: Hashable) -> int:
-        tracker = self.tracker.fresh(self._seeds.spawn(1)[0], TAPE)
-        tracker._start(bool(self._sparse))
-        self._add(name, tracker, self.width.allocate(tracker, 0, self._draws))
-        return self._slot_of[name]
-
-    def _add(self, name: Hashable, tracker: Tracker, width: Any) -> None:
-        slot = self._models.index(None) if None in self._models else len(self._models)
-        if slot == len(self._models):
-            self._models.append(None)
-        self._models[slot] = Model(tracker, width)
-        self._slot_of[name] = slot
-        self._new_offer(slot, self._rounds)
-        self._entries = policy.disjoint_entries(tracker._state_class, width.__class__)
-        self._repack(slot)
-
-    def _new_offer(self, slot: int, rounds: int) -> None:
-        if slot >= self._offered.size:
-            self._offered = np.concatenate([self._offered, np.zeros(slot + 1, dtype=np.int64)])
-        self._offered[slot] = rounds
-
-    def _repack(self, slot: int) -> None:
-        """Write down where this model's arrays are now."""
-        model = self._models[slot]
-        assert model is not None
-        words = pack([*model.tracker._alive, model.width])
-        if slot >= len(self._table):
-            grown = np.zeros((max(64, 2 * slot), words.size), dtype=np.int64)
-            if self._table.size:
-                grown[: len(self._table)] = self._table
-            self._table = grown
-        self._table[slot] = words
-        model.alive = model.tracker._alive
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same policy."""

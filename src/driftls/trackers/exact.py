@@ -6,7 +6,6 @@ import warnings
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
@@ -258,6 +257,8 @@ def solve(matrix: NDArray[np.float64], moment: NDArray[np.float64]) -> NDArray[n
 
     The diagonal is scaled to 1 first, so that the units of a feature do not decide whether it counts.
     """
+    import scipy.linalg  # which takes as long to import as NumPy, and few need it
+
     diagonal = np.diag(matrix)
     units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     scaled, moment = units[:, None] * matrix * units, units * moment
