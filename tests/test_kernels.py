@@ -6,8 +6,10 @@ import importlib
 import os
 import pkgutil
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -385,3 +387,14 @@ def test_prefetching_never_follows_rows_that_are_still_to_come():
 def test_no_draws_means_no_prefetch():
     X, y = rows()
     assert not CD(X.shape[1]).partial_fit(X, y)._plan.knobs[track.DRAWS]
+
+
+def test_an_interrupt_waits_until_a_kernel_is_compiled():
+    done = []
+    with pytest.raises(KeyboardInterrupt), compilation._uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("compiled")
+    assert done == ["compiled"]
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1.0)  # as before
