@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from driftls.kernels.chance import Chance
 from driftls.kernels.compile import by_type, leaf
 from driftls.kernels.frames import Integers
@@ -22,7 +24,7 @@ from driftls.kernels.models import (
     paired_opinion,
     strict_opinion,
 )
-from driftls.kernels.rows import DenseRows, SparseRows
+from driftls.kernels.rows import CrossRows, DenseRows, SparseRows
 from driftls.kernels.schemes import dot
 from driftls.kernels.widths import bonus, width_begin
 
@@ -99,7 +101,39 @@ def disjoint_paired(width: Any, models: Any, users: Any, u: int, judge: Judge, c
     paired_by_rows(users, models, u, judge, chance, slots)
 
 
-shared_by_width = by_type({**dict.fromkeys(SUMMED, shared_summed), **dict.fromkeys((*PAIRED, *ASKED), shared_asked)})
+@leaf
+def dense_exact(arms: DenseRows, models: Any, first: int, judge: Judge, chance: Chance, slots: Integers) -> None:
+    """x' A^-1 x of all arms by one product of matrices: A^-1 is read once, not once an arm"""
+    kappa = weight(judge)
+    X = arms.X[first : first + slots.size].astype(np.float64)
+    products = np.dot(X, models.width.inverse)
+    for k in range(slots.size):
+        square = 0.0
+        for j in range(X.shape[1]):
+            square += products[k, j] * X[k, j]
+        judge.scores[k] = bound(dot(models.state, arms, first + k), square, kappa)
+
+
+@leaf
+def sparse_exact(arms: Any, models: Any, first: int, judge: Judge, chance: Chance, slots: Integers) -> None:
+    shared_asked(models.width, models, arms, first, judge, chance, slots)
+
+
+exact_by_rows = by_type({DenseRows: dense_exact, SparseRows: sparse_exact, CrossRows: sparse_exact})
+
+
+@leaf
+def shared_exact(width: Any, models: Any, arms: Any, first: int, judge: Judge, chance: Chance, slots: Integers) -> None:
+    exact_by_rows(arms, models, first, judge, chance, slots)
+
+
+shared_by_width = by_type(
+    {
+        **dict.fromkeys(SUMMED, shared_summed),
+        **dict.fromkeys(PAIRED, shared_exact),
+        **dict.fromkeys(ASKED, shared_asked),
+    }
+)
 disjoint_by_width = by_type(
     {
         **dict.fromkeys(SUMMED, disjoint_summed),
