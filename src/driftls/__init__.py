@@ -13,9 +13,12 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """The names of `__all__`, imported when they are used: a command line that only wants a version is not kept."""
-    if name in __all__:
-        from driftls import schedules
+    """The names of `__all__`, and modules, imported when they are used: who only wants the version does not wait."""
+    from importlib import import_module
+    from importlib.util import find_spec
 
-        return getattr(schedules, name)
+    if name in __all__:
+        return getattr(import_module("driftls.schedules"), name)
+    if not name.startswith("_") and find_spec(f"driftls.{name}") is not None:
+        return import_module(f"driftls.{name}")
     raise AttributeError(f"module 'driftls' has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,13 +48,22 @@ class Crossed:
     def __post_init__(self) -> None:
         users: Any = self.users
         if not sp.issparse(users):
-            users = sp.csr_array(np.atleast_2d(np.asarray(users, dtype=np.float64)))
+            users = np.atleast_2d(np.asarray(users))
+            if users.dtype.kind not in "fiub":
+                raise InputError(f"a user must have real numbers, got {users.dtype}.")
+            users = sp.csr_array(users)
         users = users.reshape(1, -1).tocsr() if users.ndim == 1 else users.tocsr()
-        blocks = np.asarray(self.blocks, dtype=np.int64)
+        if users.dtype.kind not in "fiub":
+            raise InputError(f"a user must have real numbers, got {users.dtype}.")
+        blocks = np.array(self.blocks)  # a copy, which nobody writes to
         if blocks.ndim != 1:
             raise DimensionError(f"blocks must be a vector, with a block for each arm, got shape {blocks.shape}.")
+        if not isinstance(self.count, int | np.integer) or (blocks.size and blocks.dtype.kind not in "iu"):
+            raise InputError(f"blocks and their count must be whole numbers, got {self.blocks!r} of {self.count!r}.")
         if blocks.size and not (blocks.min() >= 0 and blocks.max() < self.count):
             raise InputError(f"blocks must lie in 0 ... {self.count - 1}, got {blocks.min()} ... {blocks.max()}.")
+        blocks = blocks.astype(np.int64)
+        blocks.flags.writeable = False
         for name, value in (("users", users), ("blocks", blocks)):
             object.__setattr__(self, name, value)
 
@@ -67,18 +77,29 @@ class Crossed:
 
     def __getitem__(self, arms: Any) -> Crossed:
         """Some of the arms of one user."""
-        lines, places = np.divmod(np.arange(len(self))[arms], max(self.blocks.size, 1))
-        if np.unique(lines).size != 1:
-            raise InputError("arms can be taken of one user at a time.")
+        if isinstance(arms, slice):
+            arms = range(len(self))[arms]
+        rows = np.atleast_1d(np.asarray(arms, dtype=np.int64))
+        if rows.size and not (rows.min() >= 0 and rows.max() < len(self)):
+            raise IndexError(f"there are {len(self)} arms, got {rows.min()} ... {rows.max()}.")
+        lines, places = np.divmod(rows, max(self.blocks.size, 1))
+        if rows.size == 0 or lines.min() != lines.max():
+            raise InputError("at least one arm, and arms of one user at a time.")
         return Crossed(self.users[[int(lines[0])]], self.blocks[places], self.count, self.shared)
+
+    def __iter__(self) -> Iterator[Crossed]:
+        """Arm by arm."""
+        return (self[k] for k in range(len(self)))
 
     def rows(self, y: NDArray[np.float64], dtype: np.dtype[Any]) -> CrossRows:
         """What a kernel reads."""
         start = np.array(self.users.indptr, dtype=np.int64)
         width = self.users.shape[1]
+        indices = self.users.indices
+        if indices.dtype.itemsize > 4:  # what does not fit must not come out as another index
+            indices = np.clip(indices, -1, np.iinfo(np.int32).max)
         indices, values = (
-            np.require(array, kind, ["C", "A", "W"])
-            for array, kind in ((self.users.indices, np.int32), (self.users.data, dtype))
+            np.require(array, kind, ["C", "A", "W"]) for array, kind in ((indices, np.int32), (self.users.data, dtype))
         )
         shared = np.array([self.shared, width], dtype=np.int64)
         return CrossRows(width * (self.blocks + self.shared), start[:-1], start[1:], indices, values, y, shared)
@@ -92,8 +113,10 @@ class Crossed:
             index, value = self.users.indices[begin:end], self.users.data[begin:end]
             for block in self.blocks.tolist():
                 moved = index + width * (block + self.shared)
-                both = (np.concatenate([index, moved]), np.concatenate([value, value]))
-                pieces.append(both if self.shared else (moved, value))
+                if self.shared:
+                    pieces.append((np.concatenate([index, moved]), np.concatenate([value, value])))
+                else:
+                    pieces.append((moved, value))
         start = np.concatenate([[0], np.cumsum([index.size for index, _ in pieces])])
         columns = np.concatenate([index for index, _ in pieces]) if pieces else np.empty(0, np.int64)
         values = np.concatenate([value for _, value in pieces]) if pieces else np.empty(0)

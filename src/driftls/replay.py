@@ -25,7 +25,7 @@ from driftls import persistence
 from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
 from driftls.features import Crosses, Features, Hashed, OuterProduct, UserFeatures
 from driftls.kernels.policy import first_fault
-from driftls.kernels.rows import CrossRows
+from driftls.kernels.rows import LARGEST, CrossRows
 from driftls.logs import SyntheticDay, read
 from driftls.logs.events import Block, Event
 from driftls.logs.log import Log
@@ -292,6 +292,10 @@ def replay(
                 break
             if "regret" in metrics and block.truth is None:
                 raise SettingsError("regret needs a log with the truth: a synthetic day, or Parquet with that column.")
+            wrong = np.flatnonzero(~(np.abs(block.reward) < LARGEST))
+            if wrong.size:
+                line, reward = done + int(wrong[0]), block.reward[wrong[0]]
+                raise InputError(f"line {line}: a reward must be finite (and below 1e75), got {reward}.")
             mark = after(done)
             for player in players:
                 player.tally.add(block, getattr(player, player.engine)(block, done, delay))

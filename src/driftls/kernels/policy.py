@@ -195,6 +195,20 @@ row_of = by_type({Shared: shared_row, Disjoint: disjoint_row})
 
 
 @leaf
+def shared_slot(models: Any, slot: int) -> int:
+    return slot
+
+
+@leaf
+def no_slot(models: Any, slot: int) -> int:
+    """The slot names a model; the width of a model keeps no arms"""
+    return -1
+
+
+width_slot = by_type({Shared: shared_slot, Disjoint: no_slot})
+
+
+@leaf
 def shared_draws(models: Any, count: int) -> int:
     return 2
 
@@ -275,7 +289,8 @@ def act(
         status = track.step_fault(plan, log, arms, row, log.book[SEEN] + 1)
         before = cycles()
         if status == 0:
-            status = learn(state, plan, log, rows, width, judge, chance, arms, row, slots[k])
+            slot = width_slot(models, slots[k])
+            status = learn(state, plan, log, rows, width, judge, chance, arms, row, slot)
         able = ready(state)
         if task == LEARN:
             return status

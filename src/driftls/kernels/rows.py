@@ -210,8 +210,6 @@ def dense_index_fault(rows: Any, i: int, dim: int) -> int:
 @leaf
 def sparse_index_fault(rows: Any, i: int, dim: int) -> int:
     """The row must lie within its arrays; indices must increase and lie in 0 ... dim - 1"""
-    if not 0 <= rows.start[i] <= rows.stop[i] <= min(rows.indices.size, rows.values.size):
-        return BAD_POINTER
     return indices_fault(rows, rows.start[i], rows.stop[i], dim)
 
 
@@ -225,6 +223,8 @@ def cross_index_fault(rows: Any, i: int, dim: int) -> int:
 @leaf
 def indices_fault(rows: Any, start: int, stop: int, dim: int) -> int:
     """0 if indices increase within 0 ... dim - 1; looking at pairs alone lets the processor take many at once"""
+    if not 0 <= start <= stop <= min(rows.indices.size, rows.values.size):
+        return BAD_POINTER
     falls = 0
     for p in range(start + 1, stop):
         falls += 1 if rows.indices[p] <= rows.indices[p - 1] else 0

@@ -186,14 +186,16 @@ class Bandit(Saveable):
         tracker, idle = self._tracker_of(slot), self._idle
         self._ready(1)
         idle.y[0], idle.slots[0] = row.y[0], slot
-        status = self._act(row, self._idle_words, kernels.LEARN, 0, 1)
-        if status == kernels.NO_ROOM:
-            tracker._prepare(1, row, 0)
-            self._tracker_of(slot)
-            self._ready(1)
+        tracker._credit = 0  # what is left is not counted
+        try:
             status = self._act(row, self._idle_words, kernels.LEARN, 0, 1)
-        idle.slots[0] = -1
-        tracker._credit = 0  # what is left was not counted
+            if status == kernels.NO_ROOM:
+                tracker._prepare(1, row, 0)
+                self._tracker_of(slot)
+                self._ready(1)
+                status = self._act(row, self._idle_words, kernels.LEARN, 0, 1)
+        finally:
+            idle.y[0], idle.slots[0], tracker._credit = 0.0, -1, 0
         if status:
             raise renamed(fault(status, 0, len(tracker), self.dim), "row 0", self.called)
         if self._watched:
@@ -203,6 +205,8 @@ class Bandit(Saveable):
         """Rounds first ... last - 1 with this pool, in a compiled loop that pauses where room has to be made."""
         words, begin = pack([job._replace(slots=slots, y=arms.y)]), first
         self._mirror = self._mirror_for(arms, slots.size, last - first)
+        for slot in slots.tolist():
+            self._tracker_of(slot)._credit = 0  # what is left is not counted
         while first < last:
             self._ready(slots.size)
             first = int(self._act(arms, words, kernels.PLAY, first, last))
@@ -214,7 +218,13 @@ class Bandit(Saveable):
                 job.clock[kernels.LEARNING] += kernels.now() - before
                 first += 1
             self._between()
-        self._rounds += last - begin
+        self._rounds += last - begin - 1
+        self._offer(slots)
+        self._rounds += 1
+
+    @abstractmethod
+    def _offer(self, slots: NDArray[np.int64]) -> None:
+        """These arms were on offer in this round."""
 
     def _row(self, job: Rounds, r: int, chosen: int) -> int:
         """Where in a block the chosen arm of round r lies."""

@@ -19,6 +19,7 @@ from driftls.kernels.frames import pack
 from driftls.kernels.judge import ERRORS, LEARNED, LOOK, SIGMAS
 from driftls.kernels.models import Mirror
 from driftls.kernels.rows import LARGEST, CrossRows, DenseRows
+from driftls.kernels.track import DIVERGED
 from driftls.policies.bandit import MIRROR_UP_TO, NO_MIRROR, single, solved
 from driftls.policies.inputs import (
     checked_reward,
@@ -26,12 +27,13 @@ from driftls.policies.inputs import (
     id_of,
     part,
     position,
+    renamed,
     row_of,
 )
 from driftls.policies.ridge import better_ridge, next_look, set_ridge
 from driftls.policies.slots import FIRST_SLOTS, Slots
 from driftls.trackers import RLS, Tracker
-from driftls.trackers.inputs import Block, as_numbers
+from driftls.trackers.inputs import Block, as_numbers, fault
 from driftls.widths import KINDS, DiagonalWidth, NoWidth, Width, keep_spread
 
 MIRROR_FROM = 4  # rounds that it takes until a mirror of crosses has paid for itself
@@ -85,7 +87,8 @@ class Policy(Slots):
         self._last: Any = None
         self._short: Any = None  # the kind of arms for which nothing has to be looked at twice
         self._pointers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._seen: tuple[Any, ...] = (None,)
+        self._seen: tuple[Any, ...] = (self,)
+        self._exact = isinstance(tracker, RLS)
 
     # -- a round -------------------------------------------------------------------------------------------------
 
@@ -115,9 +118,11 @@ class Policy(Slots):
         self._ready(count)
         seat = self._idle.slots[:count]
         seat[:] = slots
-        chosen = self._act(block, self._idle_words, kernels.CHOOSE, 0, count)
-        slots[:] = seat  # the new ones were opened
-        seat[:] = -1
+        try:
+            chosen = self._act(block, self._idle_words, kernels.CHOOSE, 0, count)
+            slots[:] = seat  # the new ones were opened
+        finally:
+            seat[:] = -1
         if chosen < 0:
             raise self._arm_fault(-chosen)
         self._offer(slots)
@@ -168,20 +173,17 @@ class Policy(Slots):
             return None
         if alive[0] is not self.tracker._alive or alive[1] is not self._width:
             return None
-        if arms is seen[0]:  # as in the last call: `learn` comes after `choose`
-            if kind is np.ndarray:
-                return seen[1]
-            if arms.data is seen[2] and arms.indices is seen[3] and arms.indptr is seen[4]:
-                self._pointers[:] = seen[4]
-                return seen[1]
+        if self._exact and self.tracker.route == "cholesky":  # type: ignore[attr-defined]
+            return None
+        if arms is seen[0] and arms.data is seen[2] and arms.indices is seen[3] and arms.indptr is seen[4]:
+            self._pointers[:] = seen[4]  # as in the last call: `learn` comes after `choose`
+            return seen[1]
         shape = arms.shape
         if len(shape) != 2 or shape[1] != self.dim or not 0 < shape[0] <= self._idle.y.size:
             return None
         if kind is np.ndarray:
-            if arms.dtype is not FLOAT or not arms.flags.carray:
-                return None
-            self._seen = arms, (self._entries.dense, (arms,))
-            return self._seen[1]
+            usable = arms.dtype is FLOAT and arms.flags.carray
+            return (self._entries.dense, (arms,)) if usable else None
         values, indices, pointers = arms.data, arms.indices, arms.indptr
         usable = values.dtype is FLOAT and indices.dtype is INT and values.flags.carray and indices.flags.carray
         if not usable or pointers.size != shape[0] + 1:
@@ -197,7 +199,7 @@ class Policy(Slots):
     def _learned(self, arms: Any, reward: float, arm: int | None) -> bool:
         """Learn at once, where nothing has to be looked at; else say so, and change nothing."""
         if arm is None:
-            if type(arms) is not np.ndarray:
+            if type(arms) is not np.ndarray or arms.ndim not in (1, 2):
                 return False
             arms, arm = arms.reshape(1, -1) if arms.ndim == 1 else arms, 0
             if arms.shape[0] != 1:
@@ -207,9 +209,12 @@ class Policy(Slots):
             return False
         entry, rows = call
         self._idle.y[arm] = reward
-        if entry(self._words, self._idle_words, *rows, kernels.LEARN, arm, arm + 1):
+        status = entry(self._words, self._idle_words, *rows, kernels.LEARN, arm, arm + 1)
+        if status and status != DIVERGED:  # then nothing was changed
             return False
         self.tracker._credit = 0
+        if status:
+            raise renamed(fault(status, 0, len(self.tracker), self.dim), "row 0", self.called)
         if self._watched:
             self._between()
         return True
@@ -258,13 +263,6 @@ class Policy(Slots):
             lam = better_ridge(self.tracker, self._width, self._scalars[ERRORS] / learned)
             set_ridge(self.tracker, self._width, lam)
             self._scalars[LOOK] = next_look(learned)
-
-    def _play(self, arms: Block, slots: NDArray[np.int64], job: Any, first: int, last: int) -> None:
-        super()._play(arms, slots, job, first, last)
-        self._rounds -= 1
-        self._offer(slots)
-        self._rounds += 1
-        self.tracker._credit = 0  # what is left has to be counted again
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 

@@ -198,6 +198,8 @@ class DisjointLinUCB(Models):
 
     def _asked(self, user: Block, slots: NDArray[np.int64]) -> int:
         count = slots.size
+        for slot in slots.tolist():
+            self._tracker_of(slot)
         self._ready(count)
         self._idle.slots[:count] = slots
         chosen = self._act(user, self._idle_words, policy.CHOOSE, 0, count)
@@ -218,14 +220,6 @@ class DisjointLinUCB(Models):
         lines = self.dim * (self.dim + 1) // 2 if pairs else self.dim
         pays = rounds * 256 >= MIRROR_FROM * self.dim and lines * count <= MIRROR_UP_TO
         return self._mirror_of(self.dim, lines, count) if pays else NO_MIRROR
-
-    def _play(self, arms: Block, slots: NDArray[np.int64], job: Any, first: int, last: int) -> None:
-        super()._play(arms, slots, job, first, last)
-        self._rounds -= 1
-        self._offer(slots)
-        self._rounds += 1
-        for slot in slots:
-            self._models[slot].tracker._credit = 0
 
     def _row(self, job: Any, r: int, chosen: int) -> int:
         return int(job.first_arm[r])
@@ -274,6 +268,7 @@ class DisjointLinUCB(Models):
             if code:
                 raise self._user_fault(code)
             self._sparse = isinstance(user, SparseRows)
+            self._pool_seen = [], slots
             self._drop_oldest(len(self._slot_of) + new.size - self.most_arms, set(names))
             for k in new:
                 slots[k] = self._new(names[k])
@@ -296,7 +291,7 @@ class DisjointLinUCB(Models):
         if type(user) is np.ndarray and not self._sparse:
             fits = user.dtype == np.float64 and user.shape == (self.dim,) and user.flags.carray
             return DenseRows(user.reshape(1, -1), self._nothing) if fits else None
-        if type(user) is not sp.csr_array or not self._sparse or user.shape != (1, self.dim):
+        if type(user) is not sp.csr_array or not self._sparse or user.shape != (1, self.dim) or user.indptr.size != 2:
             return None
         index, value = user.indices, user.data
         if value.dtype != np.float64 or index.dtype != np.int32 or not (value.flags.carray and index.flags.carray):

@@ -79,7 +79,6 @@ class Tracker(Saveable):
         self._dtype: np.dtype[Any] = np.dtype(np.float64) if history is None else history.dtype
         self._target: Any = None
         self._credit = 0
-        self._answer = np.zeros(1)
         self._y = np.zeros(1)
 
     def _tape(self, seed: Seed, size: int = TAPE) -> Draws:
@@ -292,8 +291,9 @@ class Tracker(Saveable):
     def predict(self, X: Any) -> Any:
         """theta . x for a row (a number) or for each row of a block (a vector), in O(nnz) each."""
         if type(X) is np.ndarray and self._state is not None and self._usable(X):
-            self._predict[0](self._words, X.reshape(1, -1), self._answer)
-            return float(self._answer[0])
+            answer = np.empty(1)
+            self._predict[0](self._words, X.reshape(1, -1), answer)
+            return float(answer[0])
         X = as_features(X)
         single = X.ndim == 1
         if single:

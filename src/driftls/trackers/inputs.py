@@ -82,6 +82,8 @@ def as_block(X: Any, y: NDArray[np.float64], sparse: bool, dtype: np.dtype[Any])
         return DenseRows(plain(dense, dtype), y)
     X = X.tocsr() if sp.issparse(X) else sp.csr_array(X)
     start = plain(X.indptr, np.dtype(np.int64))
+    if start.size != X.shape[0] + 1:
+        raise InputError(f"indptr of a matrix with {X.shape[0]} rows must have one entry more, got {start.size}.")
     indices = X.indices
     if indices.dtype.itemsize > 4:  # what does not fit must not come out as another index
         indices = np.clip(indices, -1, np.iinfo(np.int32).max)

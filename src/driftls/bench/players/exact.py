@@ -193,16 +193,16 @@ class _Compiled:
 
         @jit  # type: ignore[untyped-decorator]
         def best(inverse: Any, theta: Any, slots: Any, start: Any, index: Any, value: Any, kappa: float) -> int:
-            """The best of the arms `start` (one row for all, if it is one) in the models `slots`: nnz^2 an arm."""
+            """The best of the arms `start` (one row for all, if it is one) in the models `slots`: nnz^2/2 an arm."""
             chosen, highest = 0, -np.inf
             for k in range(slots.size):
                 row = k if start.size > 2 else 0
                 mean, width2, matrix, a, b = 0.0, 0.0, inverse[slots[k]], start[row], start[row + 1]
                 for p in range(a, b):
                     line, part = matrix[index[p]], 0.0
-                    for q in range(a, b):
+                    for q in range(p + 1, b):  # symmetric
                         part += value[q] * line[index[q]]
-                    width2 += value[p] * part
+                    width2 += value[p] * (2.0 * part + value[p] * line[index[p]])
                     mean += value[p] * theta[slots[k], index[p]]
                 score = mean + kappa * np.sqrt(max(width2, 0.0))
                 if score > highest:
