@@ -1,6 +1,6 @@
 """What became slower: ratios of ours to something of NumPy's or the machine's in the same run, against stored ones.
 
-    python -m benchmarks.guard              # compare with benchmarks/ratios.json; exit 1 if anything is slower or unknown
+    python -m benchmarks.guard              # compare with benchmarks/ratios.json; exit 1 if slower, or not comparable
     python -m benchmarks.guard --store      # write what is measured now
 
 Never seconds: they are those of a machine and an hour. A ratio is the least of many repetitions over the least of its
