@@ -93,6 +93,22 @@ def test_sparse_arms_that_are_filled_anew_in_place_are_read_anew():
     assert np.array_equal(same.theta, built.theta)
 
 
+def test_matrices_of_both_kinds_of_scipy_are_taken_alike():
+    rng, kinds, policies = (
+        np.random.default_rng(4),
+        (sp.csr_array, sp.csr_matrix, sp.coo_array),
+        [fast(8) for _ in "abc"],
+    )
+    for _ in range(20):
+        arms = sp.csr_array(rng.normal(size=(3, 8)) * (rng.random((3, 8)) < 0.4))
+        chosen = [policy.choose(kind(arms)) for policy, kind in zip(policies, kinds)]
+        assert chosen == chosen[:1] * 3
+        for policy, kind in zip(policies, kinds):
+            policy.learn(kind(arms), 1.0, arm=chosen[0])
+    assert np.array_equal(policies[0].theta, policies[1].theta)
+    assert np.array_equal(policies[0].theta, policies[2].theta)
+
+
 def test_a_row_that_diverges_is_counted_once():
     policy = LinUCB(tracker=GD(2, step_size=1.9, regularisation=0.6, seed=0), width=NoWidth(), seed=0)
     x, counts = np.array([1.0, 0.0]), []

@@ -22,6 +22,7 @@ from driftls.kernels.rows import LARGEST, CrossRows, DenseRows
 from driftls.kernels.track import DIVERGED
 from driftls.policies.bandit import MIRROR_UP_TO, NO_MIRROR, single, solved
 from driftls.policies.inputs import (
+    CSR,
     checked_reward,
     id_header,
     id_of,
@@ -85,7 +86,7 @@ class Policy(Slots):
         self._offered = np.zeros(FIRST_SLOTS, dtype=np.int64)
         self._alive: Any = None
         self._last: Any = None
-        self._short: Any = None  # the kind of arms for which nothing has to be looked at twice
+        self._short: tuple[Any, ...] = ()  # the kinds of arms for which nothing has to be looked at twice
         self._pointers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._seen: tuple[Any, ...] = (self,)
         self._exact = isinstance(tracker, RLS)
@@ -169,7 +170,7 @@ class Policy(Slots):
         What the kernel cannot use it refuses, and the long way says why.
         """
         kind, alive, seen = type(arms), self._alive, self._seen
-        if kind is not self._short or alive is None:
+        if kind not in self._short or alive is None:
             return None
         if alive[0] is not self.tracker._alive or alive[1] is not self._width:
             return None
@@ -318,7 +319,7 @@ class Policy(Slots):
         self._watched = isinstance(tracker, RLS) or bool(self._scalars[LOOK])
         slow = (isinstance(tracker, RLS) and tracker.route == "cholesky") or tracker._dtype != np.float64
         if not slow and not self._samples:
-            self._short = sp.csr_array if tracker._sparse else np.ndarray
+            self._short = CSR if tracker._sparse else (np.ndarray,)
 
     def _ready(self, count: int) -> None:
         solved(self.tracker)

@@ -19,7 +19,7 @@ from driftls.kernels.judge import PROBABILITY
 from driftls.kernels.models import Mirror, Table
 from driftls.kernels.rows import DenseRows, SparseRows
 from driftls.policies.bandit import MIRROR_UP_TO, NO_MIRROR, single
-from driftls.policies.inputs import checked_reward, id_header, id_of, part, plain_id, plain_ids, renamed, tell
+from driftls.policies.inputs import CSR, checked_reward, id_header, id_of, part, plain_id, plain_ids, renamed, tell
 from driftls.policies.models import FIRST_MODELS, Model, Models
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
@@ -291,7 +291,7 @@ class DisjointLinUCB(Models):
         if type(user) is np.ndarray and not self._sparse:
             fits = user.dtype == np.float64 and user.shape == (self.dim,) and user.flags.carray
             return DenseRows(user.reshape(1, -1), self._nothing) if fits else None
-        if type(user) is not sp.csr_array or not self._sparse or user.shape != (1, self.dim) or user.indptr.size != 2:
+        if type(user) not in CSR or not self._sparse or user.shape != (1, self.dim) or user.indptr.size != 2:
             return None
         index, value = user.indices, user.data
         if value.dtype != np.float64 or index.dtype != np.int32 or not (value.flags.carray and index.flags.carray):

@@ -14,6 +14,8 @@ from driftls.errors import ConditioningWarning, InputError, SettingsError
 from driftls.kernels.rows import LARGEST
 from driftls.trackers import RLS, Tracker
 
+CSR = (sp.csr_array, sp.csr_matrix)
+
 
 def check_weights(kappa: Any, sigmas: Any, epsilon: Any) -> None:
     """What every policy asks of these three."""
