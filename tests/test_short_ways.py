@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import driftls
-from driftls.errors import DivergenceError, InputError
+from driftls.errors import DimensionError, DivergenceError, InputError
 from driftls.logs import Event
 from driftls.policies import Crossed, DisjointLinUCB, LinUCB
 from driftls.replay import replay
@@ -107,6 +107,28 @@ def test_matrices_of_both_kinds_of_scipy_are_taken_alike():
             policy.learn(kind(arms), 1.0, arm=chosen[0])
     assert np.array_equal(policies[0].theta, policies[1].theta)
     assert np.array_equal(policies[0].theta, policies[2].theta)
+
+
+def test_indices_of_64_bits_are_taken_alike_and_none_comes_out_as_another():
+    rng, narrow, wide = np.random.default_rng(6), fast(8), fast(8)
+    for _ in range(20):
+        arms = sp.csr_array(rng.normal(size=(3, 8)) * (rng.random((3, 8)) < 0.4))
+        broad = arms.copy()
+        arms.indices, broad.indices = arms.indices.astype(np.int32), broad.indices.astype(np.int64)
+        k = narrow.choose(arms)
+        assert wide.choose(broad) == k
+        narrow.learn(arms, 1.0, arm=k)
+        wide.learn(broad, 1.0, arm=k)
+    assert np.array_equal(narrow.theta, wide.theta)
+    broad = sp.csr_array(np.eye(3, 8))
+    broad.indices = broad.indices.astype(np.int64) + 2**32
+    with pytest.raises(DimensionError, match="outside"):
+        wide.choose(broad)
+    each, user = DisjointLinUCB(8, seed=0), broad[[0]]
+    each.choose(sparse_user(8), ids=[1])
+    user.indices = user.indices.astype(np.int64) + 2**32
+    with pytest.raises(DimensionError, match="outside"):
+        each.choose(user, ids=[1])
 
 
 def test_a_row_that_diverges_is_counted_once():

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from driftls.kernels.compile import by_type, leaf, prefetch
+from driftls.kernels.compile import by_type, kernel, leaf, prefetch
 from driftls.kernels.frames import Indices, Integers, Matrix, ValueRows, Values, Vector
 
 
@@ -236,6 +236,16 @@ def indices_fault(rows: Any, start: int, stop: int, dim: int) -> int:
         if p > start and rows.indices[p] <= rows.indices[p - 1]:
             return UNSORTED
     return 0
+
+
+@kernel
+def narrow(wide: Any, out: Indices) -> bool:
+    """out = wide, the indices of a matrix that has 64 bits for each; False if one of them does not fit"""
+    wrong = 0
+    for p in range(wide.size):
+        out[p] = wide[p]
+        wrong += 1 if out[p] != wide[p] else 0
+    return wrong == 0
 
 
 FAR, NEAR, CLOSE = 0, 1, 2

@@ -18,7 +18,7 @@ from driftls.kernels import policy as kernels
 from driftls.kernels.frames import pack
 from driftls.kernels.judge import ERRORS, LEARNED, LOOK, SIGMAS
 from driftls.kernels.models import Mirror
-from driftls.kernels.rows import LARGEST, CrossRows, DenseRows
+from driftls.kernels.rows import LARGEST, CrossRows, DenseRows, narrow
 from driftls.kernels.track import DIVERGED
 from driftls.policies.bandit import MIRROR_UP_TO, NO_MIRROR, single, solved
 from driftls.policies.inputs import (
@@ -88,7 +88,7 @@ class Policy(Slots):
         self._last: Any = None
         self._short: tuple[Any, ...] = ()  # the kinds of arms for which nothing has to be looked at twice
         self._pointers: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._seen: tuple[Any, ...] = (self,)
+        self._indices: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._exact = isinstance(tracker, RLS)
 
     # -- a round -------------------------------------------------------------------------------------------------
@@ -169,33 +169,39 @@ class Policy(Slots):
 
         What the kernel cannot use it refuses, and the long way says why.
         """
-        kind, alive, seen = type(arms), self._alive, self._seen
+        kind, alive = type(arms), self._alive
         if kind not in self._short or alive is None:
             return None
         if alive[0] is not self.tracker._alive or alive[1] is not self._width:
             return None
         if self._exact and self.tracker.route == "cholesky":  # type: ignore[attr-defined]
             return None
-        if arms is seen[0] and arms.data is seen[2] and arms.indices is seen[3] and arms.indptr is seen[4]:
-            self._pointers[:] = seen[4]  # as in the last call: `learn` comes after `choose`
-            return seen[1]
         shape = arms.shape
         if len(shape) != 2 or shape[1] != self.dim or not 0 < shape[0] <= self._idle.y.size:
             return None
         if kind is np.ndarray:
             usable = arms.dtype is FLOAT and arms.flags.carray
             return (self._entries.dense, (arms,)) if usable else None
-        values, indices, pointers = arms.data, arms.indices, arms.indptr
-        usable = values.dtype is FLOAT and indices.dtype is INT and values.flags.carray and indices.flags.carray
-        if not usable or pointers.size != shape[0] + 1:
+        values, pointers, indices = arms.data, arms.indptr, self._narrowed(arms.indices)
+        if indices is None or values.dtype is not FLOAT or not values.flags.carray or pointers.size != shape[0] + 1:
             return None
         if self._pointers.size != pointers.size:
             self._pointers = np.zeros(pointers.size, dtype=np.int64)
             self._places = self._pointers[:-1], self._pointers[1:]
         self._pointers[:] = pointers
-        call = self._entries.sparse, (*self._places, indices, values, self.dim)
-        self._seen = arms, call, values, indices, pointers
-        return call
+        return self._entries.sparse, (*self._places, indices, values, self.dim)
+
+    def _narrowed(self, indices: NDArray[Any]) -> NDArray[np.int32] | None:
+        """Indices of 32 bits, which kernels read; SciPy's have 64 where it was given such pointers or indices."""
+        if not indices.flags.carray:
+            return None
+        if indices.dtype is INT:
+            return indices
+        if indices.dtype != np.int64:
+            return None
+        if self._indices.size < indices.size:
+            self._indices = np.zeros(2 * indices.size, dtype=np.int32)
+        return self._indices if narrow(indices, self._indices) else None
 
     def _learned(self, arms: Any, reward: float, arm: int | None) -> bool:
         """Learn at once, where nothing has to be looked at; else say so, and change nothing."""

@@ -17,7 +17,7 @@ from driftls.kernels import policy
 from driftls.kernels.frames import pack
 from driftls.kernels.judge import PROBABILITY
 from driftls.kernels.models import Mirror, Table
-from driftls.kernels.rows import DenseRows, SparseRows
+from driftls.kernels.rows import DenseRows, SparseRows, narrow
 from driftls.policies.bandit import MIRROR_UP_TO, NO_MIRROR, single
 from driftls.policies.inputs import CSR, checked_reward, id_header, id_of, part, plain_id, plain_ids, renamed, tell
 from driftls.policies.models import FIRST_MODELS, Model, Models
@@ -294,7 +294,13 @@ class DisjointLinUCB(Models):
         if type(user) not in CSR or not self._sparse or user.shape != (1, self.dim) or user.indptr.size != 2:
             return None
         index, value = user.indices, user.data
-        if value.dtype != np.float64 or index.dtype != np.int32 or not (value.flags.carray and index.flags.carray):
+        if not (value.dtype == np.float64 and value.flags.carray and index.flags.carray):
+            return None
+        if index.dtype == np.int64:
+            wide, index = index, np.empty(index.size, dtype=np.int32)
+            if not narrow(wide, index):
+                return None
+        elif index.dtype != np.int32:
             return None
         pointers = user.indptr.astype(np.int64)
         return SparseRows(pointers[:-1], pointers[1:], index, value, self._nothing)
