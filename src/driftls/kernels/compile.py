@@ -11,8 +11,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -134,30 +132,7 @@ def kernel(function: Function) -> Function:
     compiled: Any = njit(function, **OPTIONS)
     if JIT:
         compiled._cache = _Cache(function)
-        compile_now = compiled.compile
-
-        def compile_whole(signature: Any) -> Any:
-            with _uninterrupted():
-                return compile_now(signature)
-
-        compiled.compile = compile_whole
     return compiled
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits: the compiler calls back from C, where an interrupt is lost or turns into another error."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    waiting: list[Any] = []
-    before = signal.signal(signal.SIGINT, lambda *told: waiting.append(told))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if waiting and callable(before):
-            before(*waiting[0])
 
 
 def remove_stale_kernels() -> int:
