@@ -400,7 +400,7 @@ def test_a_damaged_deflate_stream_never_reads_as_a_whole_log(tmp_path: Path) -> 
         (b"", r"log:1:1: expected a line of R6B .* or of R6A .*, got an empty file"),
         (b"a,b,c\n1,2,3\n", r"log:1:1: expected a line of R6B .* got `a,b,c`"),
         (b"\x00" * 100, r"log:1:1: expected"),
-        (gzip.compress(b""), r"got an empty file"),
+        (gzip.compress(b"", mtime=0), r"got an empty file"),
     ],
 )
 def test_a_file_in_neither_format_is_refused_at_once(tmp_path: Path, data: bytes, message: str) -> None:
