@@ -46,15 +46,10 @@ class Crossed:
     shared: bool = False
 
     def __post_init__(self) -> None:
-        users: Any = self.users
-        if not sp.issparse(users):
-            users = np.atleast_2d(np.asarray(users))
-            if users.dtype.kind not in "fiub":
-                raise InputError(f"a user must have real numbers, got {users.dtype}.")
-            users = sp.csr_array(users)
-        users = users.reshape(1, -1).tocsr() if users.ndim == 1 else users.tocsr()
+        users: Any = self.users if sp.issparse(self.users) else np.atleast_2d(np.asarray(self.users))
         if users.dtype.kind not in "fiub":
             raise InputError(f"a user must have real numbers, got {users.dtype}.")
+        users = sp.csr_array(users.reshape(1, -1) if users.ndim == 1 else users)
         blocks = np.array(self.blocks)  # a copy, which nobody writes to
         if blocks.ndim != 1:
             raise DimensionError(f"blocks must be a vector, with a block for each arm, got shape {blocks.shape}.")
