@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import SettingsError
-from driftls.kernels.schedules import NORMALISED, POWER, TABLE
+from driftls.kernels.learn import NORMALISED, POWER, TABLE
 from driftls.theory import check_admissible
 
 __all__ = ["Normalised", "Power", "Schedule", "Tabulated", "as_schedule", "ridge"]
@@ -141,13 +141,15 @@ def as_schedule(value: Any, name: str) -> Schedule:
     raise SettingsError(f"{name} must be a number, a Power or a function of n, got {value!r}.")
 
 
-def encode(schedule: Schedule) -> NDArray[np.float64]:
-    """The four numbers that a kernel reads: kind, scale, offset, exponent."""
+def fields(schedule: Schedule, name: str) -> dict[str, float]:
+    """What a kernel reads of a schedule, as fields of a tracker's record."""
+    kind, numbers = TABLE, (0.0, 0.0, 0.0)
     if isinstance(schedule, Power):
-        return np.array([POWER, schedule.scale, schedule.offset, schedule.exponent], dtype=np.float64)
-    if isinstance(schedule, Normalised):
-        return np.array([NORMALISED, schedule.scale, 0.0, 0.0], dtype=np.float64)
-    return np.array([TABLE, 0.0, 0.0, 0.0], dtype=np.float64)
+        kind, numbers = POWER, (schedule.scale, schedule.offset, schedule.exponent)
+    elif isinstance(schedule, Normalised):
+        kind, numbers = NORMALISED, (schedule.scale, 0.0, 0.0)
+    values = dict(zip(("scale", "offset", "exponent"), numbers))
+    return {f"{name}_kind": kind, **{f"{name}_{key}": value for key, value in values.items()}}
 
 
 def to_header(schedule: Schedule) -> list[Any] | None:

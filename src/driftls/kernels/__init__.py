@@ -1,5 +1,1 @@
-"""Every compiled line: one copy of the maths, called for one row and for a million.
-
-`rows` (what an observation is), `lazy` (the dense part of a step in O(1)), one file for each scheme, `schemes` (which
-leaf serves which scheme), `track` (the loop), `schedules`; `compile` and `frames` are the machinery below them.
-"""
+"""Every compiled line: one copy of the maths, in the paper's order. See `driftls.kernels.parts` for how it is compiled."""

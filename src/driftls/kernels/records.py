@@ -1,0 +1,133 @@
+"""Records: the named numbers and addresses that kernels read and write, `t.dim`, `reals(t.u)[j]`.
+
+A record has one owner, a Python object that allocates the arrays and writes their addresses. `integers` are 64-bit
+numbers and addresses (of arrays, of other records, of parts; 0 is none), `reals` are float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def record(integers: str, reals: str = "") -> np.dtype[Any]:
+    """The layout of a record with these fields."""
+    fields = [(name, np.int64) for name in integers.split()] + [(name, np.float64) for name in reals.split()]
+    return np.dtype((np.record, fields))
+
+
+# Rows of observations or arms. Dense: values is (count, dim). Sparse: row i has values[p] at indices[p] for
+# start[i] <= p < stop[i] <= room. Crossed (arms > 0): row i is the user of line i // arms, moved by shifts[i % arms]
+# features, and, if shared, in front of that unmoved; features is how many a user has.
+ROWS = record(
+    """
+    address sparse dim count values indices start stop y room
+    shifts arms shared features
+    """
+)
+
+# Counters of a history: which kind, for how many rows there is room, how many are held, were ever seen, and how much
+# of the arena of sparse entries is used.
+COUNTS = record("kind capacity held seen used")
+
+TRACKER = record(
+    # theta_j = a u_j + b g_j, whatever the scheme; coordinate j lies at j (dense rows), or at j stride
+    """
+    address dim sparse stride u g extra
+    """
+    # where rows come from and go to, and the uniforms drawn ahead
+    """
+    history counts block out tape tape_size cursor
+    """
+    # parts: a row enters the state, leaves it, and the steps that follow
+    """
+    enter forget descend ahead
+    """
+    # arrays of a scheme: residuals of SAG, sums of exact methods, lines to work in
+    """
+    residual gram inverse moment gain scratch
+    """
+    # settings: steps a row, whether rows are drawn, guard, normalise each step; when and how far to look ahead
+    """
+    steps draws guard normalise lookahead averaging
+    """
+    # gamma_n and lambda_n: kind 0 power, 1 table, 2 normalised
+    """
+    step_kind step_table step_length ridge_kind ridge_table ridge_length
+    """
+    # exact: how theta is found, rows since; what Python is asked to do
+    """
+    route asked forgotten refactorised left fading
+    """
+    # what the last call says
+    """
+    fault_row done
+    """,
+    """
+    a b p q
+    step_scale step_offset step_exponent ridge_scale ridge_offset ridge_exponent
+    gamma lam ridge
+    max_norm2 error2 max_y2
+    r weight taken
+    since due every
+    scale discount next_try ridge_now entered
+    """,
+)
+
+WIDTH = record(
+    # parts: scores of arms, a squared width, a row was learned, an arm is new, is an arm still the same, a round begins
+    """
+    address score width2 enter open same begin
+    """
+    # the policy's tape of uniforms
+    """
+    tape tape_size cursor
+    """
+    # arms that recur, by slot: room for how many, which are in use, their non-zeros
+    """
+    slots live sizes arms
+    """
+    # diagonal: sums of squares and their inverses; exact: the inverse; phi and ensembles: a line a slot or member
+    """
+    squares spread inverse phi residual U P Q steps_of work scratch picks gram diagonal
+    """
+    # settings
+    """
+    steps members member sample printed windowed carried own tracker blas
+    """
+    # state
+    """
+    clamped off_span
+    """,
+    """
+    ridge scale discount step_scale last_step entered n
+    """,
+)
+
+POLICY = record(
+    # models: addresses of trackers and widths, one a slot (one for all arms: slot 0); disjoint: one model an arm
+    """
+    address trackers widths disjoint count
+    """
+    # arms of this call, the slots of their pool, the rewards that are known, and what is written
+    """
+    arms slots scores chosen shown rewards columns first_arm single
+    """
+    # the policy's tape of uniforms
+    """
+    tape tape_size cursor draws
+    """
+    # scores across the arms of a pool: a line a feature (or pair of features), a column an arm
+    """
+    table table_theta table_square table_linear table_base table_lanes table_stamps table_ring table_width2
+    table_lines
+    """
+    # what the last call says: a fault, of which arm, in which round it paused
+    """
+    status fault_row look
+    """,
+    """
+    kappa sigmas epsilon errors learned probability
+    """,
+)
