@@ -124,7 +124,7 @@ def rewritten(content: bytes, **changes: object) -> bytes:
 def test_a_file_of_a_newer_version_is_refused(saved):
     _, path, content = saved
     path.write_bytes(rewritten(content, version=persistence.VERSION + 1))
-    with pytest.raises(NewerFileError, match="format version 2, but this driftls reads up to 1"):
+    with pytest.raises(NewerFileError, match="format version 3, but this driftls reads up to 2"):
         SAGA.load(path)
     path.write_bytes(rewritten(content))
     assert len(SAGA.load(path)) == 9
