@@ -19,7 +19,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from pickle import PicklingError
 from time import sleep
 from typing import Any, Generic, Self, TypeVar
 
@@ -240,7 +239,7 @@ def _killed(number: int) -> DriftlsError:
 
 
 def _explained(error: BaseException) -> BaseException:
-    if isinstance(error, PicklingError):
+    if type(error).__name__ == "PicklingError":  # loky's own words for it say nothing of a user's function
         return SettingsError(f"a function or job cannot be sent to another process ({error}). Pass workers=1.")
     return error
 
