@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from driftls import engines, paper
 from driftls import fit as fits
+from driftls import paper, parallel
 from driftls.features import UserFeatures
 from driftls.history import Reservoir
 from driftls.policies import named
@@ -67,9 +67,9 @@ def overhead() -> dict[str, float]:
 
 def _per_task(**where: Any) -> float:
     """Seconds of one of two workers for a call that does nothing, once they run."""
-    list(engines.each(abs, range(8), **where))
+    list(parallel.parallel_map(abs, range(8), **where))
     begin = time.perf_counter()
-    list(engines.each(abs, range(CALLS), **where))
+    list(parallel.parallel_map(abs, range(CALLS), **where))
     return 2 * (time.perf_counter() - begin) / CALLS
 
 
@@ -164,7 +164,7 @@ def fit(rows: int, name: str) -> dict[str, float]:
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         maker = partial(_days, Path(folder), rows)
-        [paths] = [result for _, result in engines.each(_run, [maker, int], workers=2) if result]
+        [paths] = [result for _, result in parallel.parallel_map(_run, [maker, int], workers=2) if result]
         features = UserFeatures(136)
         history = {"history": Reservoir(20_000)} if name == "flinucb-saga" else {}
         policy = {**paper.POLICIES, **named.POLICIES}[name](features.dim, None, 0, **history)

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from driftls import engines
+from driftls import parallel
 from driftls.errors import SettingsError
 from driftls.features import Hashed
 from driftls.fit import fit, shown_rows
@@ -96,6 +96,6 @@ def test_a_worker_killed_in_mid_study_costs_no_result_and_doubles_none(cluster, 
 
 
 def test_a_scheduler_that_does_not_answer_is_told_in_a_sentence(monkeypatch):
-    monkeypatch.setattr(engines, "PATIENCE", 1.0)
+    monkeypatch.setattr(parallel, "PATIENCE", 1.0)
     with pytest.raises(SettingsError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1\."):
-        list(engines.each(abs, [1], cluster="tcp://127.0.0.1:1"))
+        list(parallel.parallel_map(abs, [1], cluster="tcp://127.0.0.1:1"))

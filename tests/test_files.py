@@ -21,7 +21,15 @@ from safetensors.numpy import save_file
 import driftls
 from checks import CASES, make, rows
 from driftls import persistence
-from driftls.errors import CorruptFileError, FileFormatError, NewerFileError, SettingsError, TruncatedFileError
+from driftls.errors import (
+    CorruptFileError,
+    DriftlsError,
+    FileFormatError,
+    NewerFileError,
+    OlderFileError,
+    SettingsError,
+    TruncatedFileError,
+)
 from driftls.history import Reservoir
 from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
 
@@ -124,10 +132,61 @@ def rewritten(content: bytes, **changes: object) -> bytes:
 def test_a_file_of_a_newer_version_is_refused(saved):
     _, path, content = saved
     path.write_bytes(rewritten(content, version=persistence.VERSION + 1))
-    with pytest.raises(NewerFileError, match="format version 2, but this driftls reads up to 1"):
+    with pytest.raises(NewerFileError, match="format version 3, but this driftls reads up to 2"):
         SAGA.load(path)
     path.write_bytes(rewritten(content))
     assert len(SAGA.load(path)) == 9
+
+
+def test_a_file_of_the_first_version_is_refused_with_what_to_do(saved):
+    _, path, content = saved
+    path.write_bytes(rewritten(content, version=1))
+    with pytest.raises(OlderFileError, match=r"t\.safetensors: format version 1, from driftls 0\.1.*Learn it again"):
+        SAGA.load(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": "2"}, {"version": True}, {"version": None}, {"version": -1}, {"version": 2.5}, {"version": 0},
+        {"sums": []}, {"sums": {}}, {"sums": {"state.scalars": "1"}}, {"sums": {"state.scalars": -1}}, {"sums": None},
+        {"settings": None}, {"settings": 3}, {"settings": {}}, {"settings": {"dim": -3}}, {"settings": {"dim": 10**400}},
+        {"draws": None}, {"history": {"kind": "Sofa"}}, {"history": []},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_header_that_says_nonsense_under_the_right_sum_is_refused(saved, changes):
+    _, path, content = saved
+    path.write_bytes(rewritten(content, **changes))
+    with pytest.raises(DriftlsError):
+        SAGA.load(path)
+    if changes.keys() & {"version", "sums"}:
+        with pytest.raises(CorruptFileError, match=r"t\.safetensors: "):
+            persistence.read(path)
+
+
+def test_an_array_without_a_checksum_is_refused(tmp_path):
+    path = tmp_path / "t.safetensors"
+    for sums in ({}, {"a": persistence.checksum(np.ones(3)), "b": 5}):
+        text = json.dumps({"version": persistence.VERSION, "sums": sums, "class": "SAGA"})
+        save_file({"a": np.ones(3)}, path, metadata={"driftls": f"{zlib.crc32(text.encode()):08x} {text}"})
+        with pytest.raises(CorruptFileError, match=r"`.` has no checksum, or no array"):
+            persistence.read(path)
+
+
+def test_an_array_of_another_shape_or_dtype_than_expected_is_refused():
+    arrays = {"gram": np.zeros((3, 4)), "n": np.zeros(2, dtype=np.int32)}
+    assert persistence.expect(arrays, "gram", (None, 4), np.float64) is arrays["gram"]
+    for name, shape, dtype in (
+        ("gram", (3,), np.float64),
+        ("gram", (4, 3), np.float64),
+        ("gram", (3, 4, 1), np.float64),
+        ("gram", (3, 4), np.float32),
+        ("n", (2,), np.int64),
+        ("theta", (None,), np.float64),
+    ):
+        with pytest.raises(CorruptFileError, match=f"`{name}` (must be|is missing)"):
+            persistence.expect(arrays, name, shape, dtype)
 
 
 def test_a_foreign_safetensors_file_is_refused(tmp_path):
@@ -259,8 +318,9 @@ def test_a_kill_during_a_save_leaves_the_old_file_or_the_new_one(wait, tmp_path)
     again = SAGA.load(path)
     assert len(again) in (7, 2000)
     again.partial_fit(np.ones((3, 40)), np.ones(3))
-    again.save(path)  # what the dead process left behind is in nobody's way
+    again.save(path)
     assert len(SAGA.load(path)) in (10, 2003)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]  # what the dead process left behind is gone
 
 
 def test_a_save_that_fails_leaves_the_old_file_and_no_other(saved, monkeypatch):
@@ -274,6 +334,82 @@ def test_a_save_that_fails_leaves_the_old_file_and_no_other(saved, monkeypatch):
         tracker.save(path)
     assert path.read_bytes() == content
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_link_is_followed_and_stays(saved):
+    tracker, path, content = saved
+    folder = path.parent / "elsewhere"
+    folder.mkdir()
+    link, second = path.parent / "link", path.parent / "second"
+    link.symlink_to(folder / "real")  # leads nowhere yet
+    second.symlink_to("link")
+    for name in (link, second):
+        tracker.save(name)
+        assert link.is_symlink()
+        assert second.is_symlink()
+        assert (folder / "real").read_bytes() == content
+    assert [file.name for file in folder.iterdir()] == ["real"]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_a_new_file_has_the_mode_of_the_umask_and_an_old_one_keeps_its_own(saved, umask, mode):
+    tracker, path, _ = saved
+    before = os.umask(umask)
+    try:
+        tracker.save(path.with_name("new"))
+        path.chmod(0o640)
+        tracker.save(path)
+    finally:
+        os.umask(before)
+    assert path.with_name("new").stat().st_mode & 0o777 == mode
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_what_is_no_file_is_refused_before_anything_is_written(saved):
+    tracker, path, _ = saved
+    folder, pipe = path.parent / "folder", path.parent / "pipe"
+    folder.mkdir()
+    os.mkfifo(pipe)
+    before = sorted(path.parent.iterdir())
+    for name, what in ((folder, "a folder"), (pipe, "a pipe"), (Path("/dev/null"), "a device")):
+        with pytest.raises(FileFormatError, match=f"{name.name}: expected a file or a new name, got {what}"):
+            tracker.save(name)
+        with pytest.raises(FileFormatError, match=f"{name.name}: {what}, not a file of driftls"):
+            SAGA.load(name)
+    assert sorted(path.parent.iterdir()) == before
+    assert not list(folder.iterdir())
+    assert Path("/dev/null").is_char_device()
+
+
+def test_an_error_of_the_system_names_the_path_that_was_given(saved):
+    tracker, path, _ = saved
+    with pytest.raises(FileNotFoundError, match=r"no such folder: '.*nowhere'"):
+        tracker.save(path.parent / "nowhere" / "t")
+    with pytest.raises(NotADirectoryError, match=r"t\.safetensors"):
+        tracker.save(path / "t")
+    with pytest.raises(OSError, match=r"(?i)too long: '.*aaaa'"):
+        tracker.save(path.parent / ("a" * 300))
+
+
+def test_only_our_own_leftovers_of_processes_that_are_gone_are_removed(saved):
+    tracker, path, _ = saved
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    here, other = persistence._here(), f"{int(persistence._here(), 16) ^ 1:08x}"
+    stale = path.parent / f".driftls-{here}-{gone.pid}-0123abcd.part"
+    kept = [
+        f".driftls-{here}-{os.getpid()}-0123abcd.part",  # a save of another thread
+        f".driftls-{here}-{os.getppid()}-0123abcd.part",
+        f".driftls-{other}-{gone.pid}-0123abcd.part",  # a machine that shares the folder
+        f".driftls-{here}-{gone.pid}-0123abcd.part.mine",
+        f".t.safetensors.{gone.pid}.part",
+        "t.part",
+    ]
+    for name in (stale.name, *kept):
+        (path.parent / name).write_bytes(b"whatever")
+    time.sleep(0.05)  # a folder is not looked at again at once
+    tracker.save(path)
+    assert sorted(file.name for file in path.parent.iterdir()) == sorted([path.name, *kept])
 
 
 def test_equal_trackers_make_equal_files(saved):

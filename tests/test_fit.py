@@ -108,7 +108,9 @@ def test_kappa_starts_from_the_noise_of_the_rows(name):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_without_sums_shards_are_averaged_and_one_worker_learns_a_stream(monkeypatch, workers):
     monkeypatch.setattr(fit_module, "GRAM_UP_TO", 0)
-    monkeypatch.setattr(fit_module.engines, "_loky", lambda function, items, _: enumerate(map(function, items)))
+    monkeypatch.setattr(
+        fit_module.parallel, "parallel_map", lambda function, items, **_: enumerate(map(function, items))
+    )
     found = fit(saga(capacity=900), [0, 2, 4], read, workers=workers)
     exact = RLS(DIM)
     for shard in (0, 2, 4):

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from driftls import engines
+from driftls import parallel
 from driftls.errors import CorruptFileError, DriftlsError, SettingsError
 from driftls.logs import synthetic_day, write_parquet
 from driftls.policies import DisjointLinUCB, named
@@ -336,8 +336,8 @@ def test_a_killed_study_loses_only_what_was_under_way(whole, tmp_path):
 
 
 def test_a_killed_worker_is_told_in_a_sentence():
-    with pytest.raises(DriftlsError, match="a worker was killed"):
-        list(engines.each(_die, [1, 2], workers=2))
+    with pytest.raises(DriftlsError, match=r"job . was given up: 3 workers were killed"):
+        list(parallel.parallel_map(_die, [1, 2], workers=2))
 
 
 def _die(_):
@@ -346,7 +346,7 @@ def _die(_):
 
 def test_a_call_has_one_thread_in_every_engine():
     for workers in (1, 2):
-        assert [count for _, count in engines.each(_threads, [0, 1], workers=workers)] == [1, 1]
+        assert [count for _, count in parallel.parallel_map(_threads, [0, 1], workers=workers)] == [1, 1]
 
 
 def _threads(_):

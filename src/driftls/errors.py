@@ -16,6 +16,7 @@ __all__ = [
     "LogFormatError",
     "MissingExtraError",
     "NewerFileError",
+    "OlderFileError",
     "SettingsError",
     "TruncatedFileError",
     "missing_extra",
@@ -60,6 +61,10 @@ class CorruptFileError(FileFormatError):
 
 class NewerFileError(FileFormatError):
     """The file was written by a later version of the format."""
+
+
+class OlderFileError(FileFormatError):
+    """The file was written by an earlier version, whose format is no longer read."""
 
 
 class MissingExtraError(DriftlsError, ImportError):

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls import engines, logs
+from driftls import logs, parallel
 from driftls.errors import SettingsError
 from driftls.features import Crosses, Features, from_header
 from driftls.history import Reservoir
@@ -97,7 +97,7 @@ def fit(
     seed : int
         Of the sample, and of SAGA's draws.
     workers, cluster
-        As in `driftls.engines.each`. For d above 5,000, one worker learns all shards as one stream.
+        As in `driftls.parallel.parallel_map`. For d above 5,000, one worker learns all shards as one stream.
     progress : function, optional
         Called with the number of rows of each shard that is there.
 
@@ -119,8 +119,8 @@ def fit(
     apart = isinstance(policy, DisjointLinUCB)
     work = partial(_parts, read=read, tracker=tracker, whole=whole, apart=apart, seed=seed)
     total: dict[Any, Part] = {}
-    told = engines.each(work, list(enumerate(shards)), workers=workers, cluster=cluster)
-    for parts in engines.in_order(told):
+    told = parallel.parallel_map(work, list(enumerate(shards)), workers=workers, cluster=cluster)
+    for parts in parallel.in_order(told):
         for name, part in parts.items():
             total[name] = _add(total[name], part) if name in total else part
         if progress is not None:
@@ -178,7 +178,7 @@ def with_articles(features: Features, paths: Sequence[str], **where: Any) -> Fea
     if not isinstance(features, Crosses):
         return features
     found: dict[int, None] = {}
-    for ids in engines.in_order(engines.each(_articles, list(paths), **where)):
+    for ids in parallel.in_order(parallel.parallel_map(_articles, list(paths), **where)):
         found |= dict.fromkeys(ids)
     return from_header({**features.to_header(), "ids": list(found)})
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from driftls import __version__, engines
+from driftls import __version__, parallel
 from driftls.errors import CorruptFileError, DriftlsError
 from driftls.kernels.compile import DIGEST
 from driftls.replay import METRICS, replay
@@ -81,7 +81,7 @@ def complete(
         for task in todo.values():
             _warm(task)
     keys = list(todo)
-    for number, run in engines.each(execute, list(todo.values()), workers=workers, cluster=cluster):
+    for number, run in parallel.parallel_map(execute, list(todo.values()), workers=workers, cluster=cluster):
         run.save(folder / f"{keys[number]}.json")
         runs[keys[number]] = run
         if progress is not None:
