@@ -134,21 +134,20 @@ def step_fault(t: Any, rows: Any, i: int, n: int) -> int:
     return STEP_TOO_LARGE if gamma * (norm2(x, length) if t.draws != 0 else 1.0) >= 2.0 else 0
 
 
-@entry
-def check(t: Any, i: int, n: int) -> float:
+@inner
+def check(t: Any, rows: Any, i: int, n: int) -> int:
     """Look at rows i ... n - 1 of the block before the first one is taken, so that a bad one changes nothing"""
-    rows, seen = rows_at(t.block), counts(t.counts).seen
-    y = reals(rows.y)
+    seen, y = counts(t.counts).seen, reals(rows.y)
     for k in range(i, n):
         t.fault_row = k
         fault = row_fault(rows, k, t.dim)
         if fault == 0 and not abs(y[k]) < LARGEST_Y:
-            fault = NOT_FINITE
+            return NOT_FINITE
         if fault == 0:
             fault = step_fault(t, rows, k, seen + k - i + 1)
         if fault != 0:
-            return float(fault)
-    return 0.0
+            return fault
+    return 0
 
 
 # -- the loop ---------------------------------------------------------------------------------------------------------
@@ -199,8 +198,15 @@ def take(t: Any, rows: Any, i: int) -> float:
 
 @entry
 def learn(t: Any, i: int, n: int) -> float:
-    """Take rows i ... n - 1 of the block; 0, or why it stopped after `done` rows"""
+    """Take rows i ... n - 1 of the block, all of which are looked at first; 0, or why it stopped after `done` rows"""
     rows = rows_at(t.block)
+    t.done = i
+    if t.checked < n:
+        fault = check(t, rows, i, n)
+        if fault != 0:
+            t.checked = 0
+            return float(fault)
+        t.checked = n
     for k in range(i, n):
         t.done = k
         if not has_room(t, rows, k):
@@ -209,6 +215,7 @@ def learn(t: Any, i: int, n: int) -> float:
         t.done = k + 1
         if status != 0.0:
             return status
+    t.checked = 0
     return 0.0
 
 

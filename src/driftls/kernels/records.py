@@ -19,10 +19,10 @@ def record(integers: str, reals: str = "") -> np.dtype[Any]:
 
 # Rows of observations or arms. Dense: values is (count, dim). Sparse: row i has values[p] at indices[p] for
 # start[i] <= p < stop[i] <= room. Crossed (arms > 0): row i is the user of line i // arms, moved by shifts[i % arms]
-# features, and, if shared, in front of that unmoved; features is how many a user has.
+# features, and, if shared, in front of that unmoved; features is how many a user has. slots: of arms that recur.
 ROWS = record(
     """
-    address sparse dim count values indices start stop y room
+    address sparse dim count values indices start stop y room slots
     shifts arms shared features
     """
 )
@@ -62,7 +62,7 @@ TRACKER = record(
     """
     # what the last call says
     """
-    fault_row done
+    fault_row done checked
     """,
     """
     a b p q
@@ -80,21 +80,25 @@ WIDTH = record(
     """
     address score width2 enter open same begin
     """
-    # the policy's tape of uniforms
+    # the policy's tape of uniforms, from which widths draw
     """
     tape tape_size cursor
     """
-    # arms that recur, by slot: room for how many, which are in use, their non-zeros
+    # diagonal: sums of squares, and 1/(ridge + s_j); exact: room for products, BLAS
+    """
+    squares spread products blas
+    """
+    # arms that recur, by slot: for how many there is room, which are in use, their non-zeros and features
     """
     slots live sizes arms
     """
-    # diagonal: sums of squares and their inverses; exact: the inverse; phi and ensembles: a line a slot or member
+    # phi and ensembles: a line a slot or member; a tracker of its own, where sums are kept that nobody else has
     """
-    squares spread inverse phi residual U P Q steps_of work scratch picks gram diagonal
+    phi residual start P Q doubts scratch drawn own
     """
     # settings
     """
-    steps members member sample printed windowed carried own tracker blas
+    steps members member sample printed windowed carried
     """
     # state
     """
