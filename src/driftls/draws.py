@@ -48,6 +48,13 @@ class Draws:
             left = size
         return left
 
+    def enlarge(self, size: int) -> None:
+        """Have room for more draws at a time; none is lost."""
+        unread = self.unread()
+        self.tape = np.empty(size)
+        self.tape[size - unread.size :] = unread
+        self.cursor[0] = size - unread.size
+
     def take(self, count: int) -> NDArray[np.float64]:
         """The next `count` uniforms."""
         out = np.empty(count)

@@ -114,7 +114,8 @@ def exact_enter(t: Any, rows: Any, i: int, n: int) -> float:
     elif t.route == INVERT:
         asked += INVERSE
     t.asked += asked
-    return 1.0 if t.asked != 0 else 0.0
+    unsolved = t.eager != 0 and (t.route == SOLVE or t.route == WAITING)
+    return 1.0 if t.asked != 0 or unsolved else 0.0
 
 
 @part

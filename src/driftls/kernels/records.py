@@ -58,7 +58,7 @@ TRACKER = record(
     """
     # exact: how theta is found, rows since; what Python is asked to do
     """
-    route asked forgotten refactorised left fading
+    route asked forgotten refactorised left fading eager
     """
     # what the last call says
     """
@@ -86,7 +86,7 @@ WIDTH = record(
     """
     # diagonal: sums of squares, and 1/(ridge + s_j); exact: room for products, BLAS
     """
-    squares spread products blas
+    dim squares spread products room blas
     """
     # arms that recur, by slot: for how many there is room, which are in use, their non-zeros and features
     """
@@ -112,26 +112,30 @@ WIDTH = record(
 POLICY = record(
     # models: addresses of trackers and widths, one a slot (one for all arms: slot 0); disjoint: one model an arm
     """
-    address trackers widths disjoint count
+    address trackers widths disjoint crossed_score
     """
-    # arms of this call, the slots of their pool, the rewards that are known, and what is written
+    # arms of this call, how many a round has, the slots of their pool, which are allowed; room for scores and one row
     """
-    arms slots scores chosen shown rewards columns first_arm single
+    arms count slots allowed scores single
     """
-    # the policy's tape of uniforms
+    # many rounds: where a round's arms begin, what the log showed, rewards (columns: 1, or an arm each), choices
+    """
+    first_arm shown rewards columns chosen
+    """
+    # the policy's tape of uniforms, and the most that one round reads of it
     """
     tape tape_size cursor draws
     """
     # scores across the arms of a pool: a line a feature (or pair of features), a column an arm
     """
-    table table_theta table_square table_linear table_base table_lanes table_stamps table_ring table_width2
-    table_lines
+    table table_score table_learned table_theta table_square table_width2 table_stamps table_ring table_work
+    table_places table_lanes table_lines table_features
     """
-    # what the last call says: a fault, of which arm, in which round it paused
+    # what the last call says: why it came back, which row, which model, at which position in the pool
     """
-    status fault_row look
+    status fault_row model position line resumed asked
     """,
     """
-    kappa sigmas epsilon errors learned probability
+    kappa sigmas epsilon errors learned probability look
     """,
 )

@@ -310,6 +310,12 @@ class Tracker(Saveable):
             absolute, size = float(np.linalg.norm(self.theta - exact)), float(np.linalg.norm(exact))
         return TrackingError(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
 
+    def set_ridge(self, schedule: Schedule) -> None:
+        """From now on lambda_n is another one: where a policy estimates it from the data."""
+        with self.lock:
+            self.regularisation = schedule
+            self.frame.set(**schedules.fields(schedule, "ridge"))
+
     # -- files ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -129,12 +129,17 @@ class RLS(Tracker):
         """How often the inverse was made afresh: after rounding errors, and once a window has replaced its rows."""
         return int(self.frame["refactorised"])
 
-    def keep_inverse(self) -> None:
-        """From now on theta and the inverse are ready after every row, by an inversion each where nothing else helps."""
+    def keep_ready(self) -> None:
+        """From now on theta, and the inverse where there is one, are ready after every row: a policy needs them."""
         with self.lock:
-            if self.frame["route"] == kernels.WAITING and self.frame["left"] and self.frame["ridge_now"] > 0.0:
-                self.frame["route"] = kernels.INVERT
-                self._invert()
+            self.frame["eager"] = 1
+            self._make_ready()
+
+    def _make_ready(self) -> None:
+        if self.frame["route"] == kernels.WAITING and self.frame["left"] and self.frame["ridge_now"] > 0.0:
+            self.frame["route"] = kernels.INVERT  # Sherman-Morrison had to be given up: invert after every row
+            self._invert()
+        self.refresh()
 
     def attend(self) -> None:
         """Sums afresh, and the inverse: re-factorise, or leave the fast route until the matrix can be inverted."""
@@ -155,6 +160,20 @@ class RLS(Tracker):
         elif asked & kernels.TRY:
             frame["next_try"] = frame["entered"] + self.dim  # O(d^3) every d rows is O(d^2) a row
             self._refactorise()
+        if frame["eager"]:
+            self._make_ready()
+
+    def inverse(self) -> NDArray[np.float64]:
+        """(A + ridge I)^-1, a copy."""
+        with self.lock:
+            return self._state["inverse"].copy()
+
+    def set_ridge(self, schedule: Any) -> None:
+        super().set_ridge(schedule)
+        with self.lock:
+            self.frame["ridge_now"] = self.total_ridge(1)
+            if self._state.get("inverse", np.empty(0)).size:
+                self._invert()
 
     def _refactorise(self) -> bool:
         """inverse = A^-1 and theta = A^-1 b afresh, if A can be inverted without losing half of all digits."""

@@ -1,4 +1,4 @@
-"""What people compare with: Thompson sampling, greedy, epsilon-greedy, random."""
+"""Thompson sampling: exactly, and by an ensemble."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from driftls.draws import Seed
 from driftls.errors import SettingsError
-from driftls.policies.base import Policy
+from driftls.policies.shared import SharedPolicy
 from driftls.schedules import ridge
-from driftls.trackers import CD, RLS, Diagonal, Tracker
-from driftls.widths import EnsembleWidth, NoWidth, SampleWidth
+from driftls.trackers import CD, RLS, Tracker
+from driftls.widths import EnsembleWidth, SampleWidth
 
 
-class LinTS(Policy):
+class LinTS(SharedPolicy):
     """Thompson sampling, exactly: scores with one sample of N(theta, kappa^2 (A + ridge I)^-1) a round, O(d^2).
 
     Examples
@@ -36,7 +36,7 @@ class LinTS(Policy):
         super().__init__(tracker, SampleWidth(), kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)
 
 
-class EnsembleTS(Policy):
+class EnsembleTS(SharedPolicy):
     """Thompson sampling by an ensemble: one of M copies that learned noise is drawn a round; O(M d) instead of O(d^2).
 
     Parameters
@@ -48,7 +48,7 @@ class EnsembleTS(Policy):
     steps : int
         Coordinates that each copy moves a row.
     sigmas : float
-        Fewer than for exact samples: each copy keeps its opinion for many rounds, and is tried out in all of them.
+        Fewer than for exact samples: each copy keeps its errors for many rounds, and is tried out in all of them.
     regularisation, kappa, epsilon, seed
         As for `LinUCB`.
 
@@ -77,34 +77,6 @@ class EnsembleTS(Policy):
         if tracker is not None and regularisation is not None:
             raise SettingsError("regularisation is a setting of the tracker: give it to the tracker.")
         if tracker is None:
-            assert dim is not None
-            tracker = CD(dim, regularisation=ridge(1.0) if regularisation is None else regularisation)
-        width = EnsembleWidth(members, steps=steps, sample=True)
+            tracker = CD(dim, regularisation=regularisation)  # type: ignore[arg-type]
+        width = EnsembleWidth(members, steps=steps)
         super().__init__(tracker, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)
-
-
-class Greedy(Policy):
-    """Always the arm with the largest theta.x; with `epsilon`, epsilon-greedy.
-
-    Examples
-    --------
-    >>> Greedy(RLS(2), epsilon=0.1).epsilon
-    0.1
-    """
-
-    def __init__(self, tracker: Tracker, *, epsilon: float = 0.0, seed: Seed = None) -> None:
-        super().__init__(tracker, NoWidth(), kappa=0.0, epsilon=epsilon, seed=seed)
-
-
-class Random(Policy):
-    """Any arm, with the same probability.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Random(dim=2, seed=0).probabilities(np.eye(2))
-    array([0.5, 0.5])
-    """
-
-    def __init__(self, dim: int, *, seed: Seed = None) -> None:
-        super().__init__(Diagonal(dim), NoWidth(), kappa=0.0, epsilon=1.0, seed=seed)
