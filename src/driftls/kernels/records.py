@@ -84,25 +84,30 @@ WIDTH = record(
     """
     tape tape_size cursor
     """
-    # diagonal: sums of squares, and 1/(ridge + s_j); exact: room for products, BLAS
+    # diagonal: sums of squares, and 1/(ridge + s_j); exact: products, for so many arms there is room, BLAS
     """
     dim squares spread products room blas
     """
-    # arms that recur, by slot: for how many there is room, which are in use, their non-zeros and features
+    # arms that recur, by slot: for how many there is room, which are in use, their non-zeros and features. What slot or
+    # member m has of feature j lies at m line + j stride; stride 0: dense rows, feature j at j
     """
-    slots live sizes arms
+    slots line stride live sizes arms
     """
-    # phi and ensembles: a line a slot or member; a tracker of its own, where sums are kept that nobody else has
+    # phi_m = P_m phi + Q_m arms, steps of the length of its doubts; rows drawn for arms without a slot, room to work in
     """
-    phi residual start P Q doubts scratch drawn own
+    phi P Q doubts drawn scratch
+    """
+    # solutions with an A that is kept (by the tracker, or else by an own one): residuals, starts; what is sampled
+    """
+    residual start own factor direction
     """
     # settings
     """
-    steps members member sample printed windowed carried
+    steps members printed windowed carried
     """
     # state
     """
-    clamped off_span
+    member clamped
     """,
     """
     ridge scale discount step_scale last_step entered n
