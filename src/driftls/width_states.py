@@ -79,7 +79,7 @@ class WidthState:
         """The part `enter` asks for what it cannot do itself."""
         if isinstance(self.own, RLS):
             self.own.attend()
-            self.own.keep_inverse()
+            self.own.keep_ready()
 
     def set_ridge(self, total: float) -> None:
         """From now on the total ridge is another one."""
