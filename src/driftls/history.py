@@ -320,6 +320,7 @@ class Mapped(History):
             settings: dict[str, Any] = json.loads(file.read_text())
             version = int(settings["version"])
             whole(settings, "dim")
+            settings["sparse"] = bool(settings["sparse"])
         except (ValueError, KeyError, TypeError, CorruptFileError) as error:
             raise CorruptFileError(f"{file}: cannot be read ({error!r}). Restore the folder from a copy.") from error
         if version != self.VERSION:
@@ -353,7 +354,7 @@ class Mapped(History):
 
     def _held(self) -> int:
         kept = np.fromfile(self.path / "counts", dtype=np.int64)
-        return int(kept[2]) if kept.size == len(COUNTS.names or ()) else 0
+        return max(int(kept[2]), 0) if kept.size == len(COUNTS.names or ()) else 0
 
     def header(self) -> dict[str, Any]:
         if self.closed and len(self):
@@ -376,6 +377,9 @@ class Mapped(History):
                     f"{self.path} holds {there} rows, but the tracker was saved with {held}. "
                     "Restore the folder from a copy."
                 )
+            for name in ("y", "start", "stop") if sparse else ("y",):
+                self._must_have(name, 8 * held)
+            self._must_have("values", 0 if sparse else 8 * held * dim)
             self._map_counts()
             self.dim, self.sparse = dim, sparse
             self.frame.set(sparse=sparse, dim=dim)
@@ -386,11 +390,12 @@ class Mapped(History):
             if sparse and held:
                 start, stop = self.arrays["start"][:held], self.arrays["stop"][:held]
                 used = int(stop.max())
+                self._must_have("values", 8 * used)
                 index = self.arrays["indices"][:used]
                 good = start.min() >= 0 and (start <= stop).all() and used <= len(self.arrays["indices"])
                 if not good or (used and (index.min() < 0 or index.max() >= dim)):
                     raise CorruptFileError(f"{self.path}: rows do not lie within its files. Restore it from a copy.")
-            self.counts.set(held=held, seen=whole(header, "seen"), used=used)
+            self.counts.set(held=held, seen=max(whole(header, "seen"), held), used=used)
         except BaseException:
             self.unopen()
             raise
@@ -406,6 +411,12 @@ class Mapped(History):
             raise FileFormatError(f"{self.path}: {', '.join(missing)} is missing. Restore the folder from a copy.")
         return settings
 
+    def _must_have(self, name: str, size: int) -> None:
+        if self._size(name) < size:
+            raise CorruptFileError(
+                f"{self.path / name}: has {self._size(name)} of at least {size} bytes. Restore the folder from a copy."
+            )
+
     def _size(self, name: str) -> int:
         return (self.path / name).stat().st_size
 
@@ -419,14 +430,18 @@ class Mapped(History):
             return np.empty((0, dim)), np.empty(0)
 
         def column(name: str, dtype: DTypeLike, count: int) -> Array:
+            folder._must_have(name, count * np.dtype(dtype).itemsize)
             return np.fromfile(folder.path / name, dtype=dtype, count=count)
 
         y = column("y", np.float64, held)
         if not kept["sparse"]:
             return column("values", np.float64, held * dim).reshape(held, dim), y
-        stop = column("stop", np.int64, held)
-        used, start = int(stop[-1]), np.concatenate([[0], stop])
-        return sp.csr_array((column("values", np.float64, used), column("indices", np.int32, used), start), (held, dim)), y
+        start = np.concatenate([[0], column("stop", np.int64, held)])
+        used = max(int(start[-1]), 0)
+        index, values = column("indices", np.int32, used), column("values", np.float64, used)
+        if (np.diff(start) < 0).any() or (used and not 0 <= index.min() <= index.max() < dim):
+            raise CorruptFileError(f"{folder.path}: rows do not lie within its files. Restore it from a copy.")
+        return sp.csr_array((values, index, start), shape=(held, dim)), y
 
 
 def describe(history: History | None) -> str:

@@ -61,7 +61,7 @@ def _called(values: Any) -> str:
 def as_number(value: Any, called: str) -> float:
     """One real number."""
     try:
-        if isinstance(value, str | bytes | bytearray):  # which float would read
+        if isinstance(value, str | bytes | bytearray) or np.ndim(value):  # which float would read
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -73,14 +73,8 @@ def as_number(value: Any, called: str) -> float:
 
 def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | SparseRows:
     """A matrix of rows with `dim` features: an array, or the arrays of a sparse matrix of any format, checked."""
-    if sp.issparse(X):
-        if X.dtype.kind not in "fiub":
-            raise InputError(f"{called} must be a matrix of real numbers, got a sparse matrix of {X.dtype}.")
+    if is_sparse(X):
         rows: Any = sparse_rows(X, called)
-    elif isinstance(X, SparseRows):
-        rows = X
-    elif hasattr(X, "start") and hasattr(X, "indices") and hasattr(X, "values") and hasattr(X, "dim"):
-        rows = SparseRows(np.asarray(X.start), np.asarray(X.indices), np.asarray(X.values), int(X.dim))
     elif is_pair(X):
         rows = pair_rows(X, dim)
     else:
@@ -91,6 +85,11 @@ def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | SparseRows:
             f"Check the feature columns, or build with dim={rows.shape[-1] if len(rows.shape) else 1}."
         )
     return rows  # type: ignore[no-any-return]
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether this is a sparse matrix, or has the arrays of one as `SparseRows` does."""
+    return sp.issparse(X) or all(hasattr(X, name) for name in SparseRows._fields)
 
 
 def is_pair(x: Any) -> bool:
@@ -110,33 +109,63 @@ def pair_rows(x: Any, dim: int) -> SparseRows:
 
 def sparse_rows(X: Any, called: str) -> SparseRows:
     """The arrays of a sparse matrix of any format; nothing is converted through pointers that were not looked at."""
-    if X.ndim == 1:
-        X = X.tocoo().reshape(1, -1)
-    kind = X.format
     try:
-        if kind in ("csr", "csc", "bsr"):
-            start, indices = np.asarray(X.indptr), np.asarray(X.indices)
-            block = X.blocksize if kind == "bsr" else (1, 1)
-            lines, columns = (X.shape[0] // block[0], X.shape[1] // block[1])[:: -1 if kind == "csc" else 1]
-            good = start.dtype.kind in "iu" and indices.dtype.kind in "iu" and start.ndim == indices.ndim == 1
-            good = good and start.size == lines + 1 and int(start[0]) == 0 and (start[1:] >= start[:-1]).all()
-            good = good and int(start[-1]) <= min(indices.size, len(X.data))
-            if kind != "csr" and good:
-                used = indices[: int(start[-1])]
-                good = not used.size or (int(used.min()) >= 0 and int(used.max()) < columns)
-            if not good:
-                raise ValueError("indptr must increase from 0 and stay within indices and data")
-            X = X if kind == "csr" else X.tocsr()
-        elif kind == "coo":
-            for index, size in zip(X.coords, X.shape):
-                if index.shape != X.data.shape or (index.size and not 0 <= int(index.min()) <= int(index.max()) < size):
-                    raise ValueError("an index lies outside of the matrix")
-            X = X.tocsr()
-        else:
-            X = X.tocsr()
-    except (ValueError, TypeError, IndexError, AttributeError) as error:
+        if not sp.issparse(X):
+            return _pointed(X.start, X.indices, X.values, (len(X.start) - 1, int(X.dim)))
+        if X.dtype.kind not in "fiub":
+            raise InputError(f"{called} must be a matrix of real numbers, got a sparse matrix of {X.dtype}.")
+        if X.format == "csr":
+            return _pointed(X.indptr, X.indices, X.data, (1, *X.shape)[-2:])
+        X = _converted(X)
+        return SparseRows(X.indptr, X.indices, X.data, X.shape[1])
+    except DriftlsError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError(f"{called} is not a valid sparse matrix: {error}. Build it anew. Nothing was changed.") from None
-    return SparseRows(X.indptr, X.indices, X.data, X.shape[1])
+
+
+def _pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int]) -> SparseRows:
+    """Rows whose pointers (a copy of them) lie within their arrays; what indices say is for the kernels to check."""
+    start, indices, values = np.array(start), np.asarray(indices), as_numbers(values, "data must be an array")
+    good = start.ndim == indices.ndim == 1 and start.dtype.kind in "iu" and indices.dtype.kind in "iu"
+    good = good and start.size == shape[0] + 1 and int(start[0]) == 0 and bool((start[1:] >= start[:-1]).all())
+    if not good or int(start[-1]) > min(indices.size, len(values)):
+        raise ValueError("indptr must increase from 0 and stay within indices and data")
+    used = int(start[-1])
+    return SparseRows(start.astype(np.int64), indices[:used], values[:used], shape[1])
+
+
+def _converted(X: Any) -> Any:
+    """CSR from another format, by way of arrays that were copied and then looked at."""
+    if X.format in ("csc", "bsr"):
+        block = X.data.shape[1:] if X.format == "bsr" else (1, 1)
+        lines, columns = (X.shape[0] // block[0], X.shape[1] // block[1])[:: -1 if X.format == "csc" else 1]
+        start, indices, values, _ = _pointed(X.indptr, X.indices, X.data, (lines, columns))
+        indices = indices.astype(np.int64)
+        _within(indices, columns)
+        kind = sp.csc_array if X.format == "csc" else sp.bsr_array
+        return kind((_as_float(values), indices, start), shape=X.shape).tocsr()
+    if X.format == "lil" and [len(line) for line in X.rows] != [len(line) for line in X.data]:
+        raise ValueError("a row must have as many values as indices")
+    if X.format == "dia" and X.offsets.shape != X.data.shape[:1]:
+        raise ValueError("offsets and data must have one length")
+    X = X.tocoo()
+    at = [np.array(index, dtype=np.int64) for index in ((X.row, X.col) if X.ndim == 2 else (0 * X.col, X.col))]
+    for index, size in zip(at, (1, *X.shape)[-2:]):
+        if index.shape != X.data.shape:
+            raise ValueError("row, col and data must have one length")
+        _within(index, size)
+    return sp.coo_array((_as_float(X.data), tuple(at)), shape=(1, *X.shape)[-2:]).tocsr()
+
+
+def _within(indices: NDArray[Any], size: int) -> None:
+    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < size:
+        raise ValueError(f"an index must lie in 0 ... {size - 1}")
+
+
+def _as_float(values: Any) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):  # infinity is refused by the kernels, with the row's number
+        return np.array(values, dtype=np.float64)
 
 
 class Stage:
@@ -226,43 +255,40 @@ class Stage:
         return count
 
     def _take_sparse(self, rows: SparseRows, count: int) -> None:
-        start = np.asarray(rows.start).astype(np.int64)
-        used = int(start[-1]) if count else 0
-        if start.size != count + 1 or not 0 <= used <= min(len(rows.indices), len(rows.values)):
-            raise InputError("start (indptr) must have one entry more than there are rows, and stay within the arrays.")
-        indices = np.asarray(rows.indices)[:used]
+        start, indices = rows.start, rows.indices
+        used = int(start[-1])
         if indices.dtype.itemsize > 4 or indices.dtype.kind == "u":  # what does not fit must not become another index
             indices = np.clip(indices, -1 if indices.dtype.kind == "i" else 0, MOST_INDEX)
+        values = _as_float(rows.values)
         if self.constant:
             self._room(used + count)
-            where = np.arange(used) + np.repeat(np.arange(count), np.clip(np.diff(start), 0, used))[:used]
+            where = np.arange(used) + np.repeat(np.arange(count), np.diff(start))
             last = start[1:] + np.arange(count)
-            self.indices[where], self.values[where] = indices, rows.values[:used]
+            self.indices[where], self.values[where] = indices, values
             self.indices[last], self.values[last] = self.dim, 1.0
             self.begin[:count], self.end[:count] = start[:-1] + np.arange(count), last + 1
         else:
             self._room(used)
-            self.indices[:used], self.values[:used] = indices, rows.values[:used]
+            self.indices[:used], self.values[:used] = indices, values
             self.begin[:count], self.end[:count] = start[:-1], start[1:]
 
     def _take_scattered(self, rows: SparseRows, count: int) -> None:
         """Sparse rows, kept dense."""
-        matrix = sp.csr_array((np.asarray(rows.values, np.float64), rows.indices, rows.start), shape=rows.shape)
-        try:
-            matrix.check_format(full_check=True)
-        except ValueError as error:
-            raise InputError(f"X is not a valid sparse matrix: {error}. Nothing was changed.") from None
-        if not matrix.has_canonical_format:
-            raise InputError(fault_text(row_kernels.UNSORTED, "X", self.dim))
+        column, line = np.array(rows.indices, dtype=np.int64), np.repeat(np.arange(count), np.diff(rows.start))
+        if column.size and not 0 <= int(column.min()) <= int(column.max()) < self.dim:
+            raise fault(row_kernels.BAD_INDEX, "X", self.dim)
+        if ((np.diff(column) <= 0) & (np.diff(line) == 0)).any():
+            raise fault(row_kernels.UNSORTED, "X", self.dim)
         self._room(count * self.inner)
         out = self.values[: count * self.inner].reshape(count, self.inner)
-        out[:, : self.dim] = matrix.toarray()
+        out[:, : self.dim] = 0.0
+        out[line, column] = _as_float(rows.values)
         if self.constant:
             out[:, self.dim] = 1.0
 
 
 def _nonzeros(rows: NDArray[Any]) -> SparseRows:
-    rows = np.asarray(rows, dtype=np.float64)
+    rows = _as_float(rows)
     line, column = np.nonzero(rows)
     start = np.concatenate([[0], np.cumsum(np.bincount(line, minlength=rows.shape[0]))])
     return SparseRows(start, column, rows[line, column], rows.shape[1])

@@ -207,6 +207,8 @@ def learn(t: Any, i: int, n: int) -> float:
             t.checked = 0
             return float(fault)
         t.checked = n
+        if n - i > 1:  # whatever can fail for want of room fails now, before the first row of a block is taken
+            return float(NO_ROOM)
     for k in range(i, n):
         t.done = k
         if not has_room(t, rows, k):

@@ -2,8 +2,8 @@
 
 The cache is a cache: a file that is missing, damaged, foreign or not ours to trust costs a compilation and nothing else.
 `NAME-KEY.ir` is the IR of a part under a digest of all kernel sources; `NAME-KEY.obj` its machine code under a digest of
-the IR, the processor and LLVM's version. Each begins with the digest of what follows, which is checked before anything
-runs. The folder must belong to this user alone; otherwise nothing is read from it or written to it.
+the IR, the processor and LLVM's version. Each begins with a digest of its name and of what follows, which is checked
+before anything runs. The folder and the file must be this user's to write alone; otherwise nothing is read or written.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import stat
 import sys
 import time
 from contextlib import suppress
@@ -72,7 +73,10 @@ def load(part: Part) -> int:
         _engine().add_object_file(llvm.ObjectFileRef.from_data(code))
         _engine().finalize_object()
         _told(part, time.perf_counter() - began)
-        return int(_engine().get_function_address(part.name))
+        address = int(_engine().get_function_address(part.name))
+        if not address:
+            raise RuntimeError(f"{part.name} was compiled, but is not there. Please report this.")
+        return address
 
 
 def machine_code(text: str) -> bytes:
@@ -90,7 +94,8 @@ def machine_code(text: str) -> bytes:
 def shipped(part: Part, digest: str) -> bytes | None:
     """The IR that came with the package, if it is that of these sources."""
     with suppress(OSError, ValueError):
-        return _checked((Path(__file__).parent / "ir" / f"{part.name}-{digest}.ir").read_bytes())
+        name = f"{part.name}-{digest}.ir"
+        return opened(name, (Path(__file__).parent / "ir" / name).read_bytes())
     return None
 
 
@@ -104,32 +109,40 @@ def folder() -> Path | None:
         root = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "driftls"
         place = root / "parts"
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return place if _ours(place) else None
+        return place if _ours(os.lstat(place)) else None
     return None
 
 
-def _ours(place: Path) -> bool:
-    """Whether nobody else can write there: what is read from it will be executed."""
+def _ours(facts: os.stat_result) -> bool:
+    """Whether nobody else can write to it: what is read from there will be executed."""
     if not hasattr(os, "getuid"):
         return True
-    facts = os.lstat(place)
-    return facts.st_uid == os.getuid() and not facts.st_mode & 0o022 and not place.is_symlink()
+    return facts.st_uid == os.getuid() and not facts.st_mode & 0o022 and not stat.S_ISLNK(facts.st_mode)
 
 
-def _checked(content: bytes) -> bytes:
+def sealed(name: str, body: bytes) -> bytes:
+    """The content of a file: a part under another's name must not pass for it."""
+    return MAGIC + hashlib.sha256(name.encode() + b"\0" + body).digest() + body
+
+
+def opened(name: str, content: bytes) -> bytes:
+    """What was sealed under this name."""
     body = content[len(MAGIC) + 32 :]
-    if content[: len(MAGIC)] != MAGIC or content[len(MAGIC) : len(MAGIC) + 32] != hashlib.sha256(body).digest():
+    if content != sealed(name, body):
         raise ValueError("not a kernel, or a damaged one")
     return body
 
 
 def read(name: str) -> bytes | None:
-    """What the cache has under this name, if it is whole."""
+    """What the cache has under this name, if it is whole and ours."""
     place = folder()
     if place is None:
         return None
     with suppress(OSError, ValueError):
-        return _checked((place / name).read_bytes())
+        number = os.open(place / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+        with open(number, "rb") as file:
+            if _ours(os.fstat(number)):
+                return opened(name, file.read())
     return None
 
 
@@ -141,17 +154,18 @@ def write(name: str, body: bytes) -> None:
     temporary = place / f".{name}.{os.getpid()}.driftls-part"
     with suppress(OSError):
         try:
-            temporary.write_bytes(MAGIC + hashlib.sha256(body).digest() + body)
+            with open(temporary, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write(sealed(name, body))
             os.replace(temporary, place / name)
         finally:
             temporary.unlink(missing_ok=True)
 
 
 def remove_stale() -> int:
-    """Delete IR of other versions of the kernels, and all machine code; returns how many files there were."""
+    """Delete IR of other versions of the kernels, machine code, and what was half written; returns how many files."""
     place, digest, count = folder(), source_digest()[:24], 0
     for path in place.iterdir() if place is not None else ():
-        if path.suffix in (".ir", ".obj") and not path.name.endswith(f"-{digest}.ir"):
+        if path.suffix in (".ir", ".obj", ".driftls-part") and not path.name.endswith(f"-{digest}.ir"):
             with suppress(OSError):
                 path.unlink()
                 count += 1

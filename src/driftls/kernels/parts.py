@@ -71,14 +71,18 @@ class Part:
     def address(self) -> int:
         """Where the machine code is; with nothing compiled, a number that stands for it."""
         if not self._address:
-            if INTERPRET:
-                self._address = 8 * len(PARTS) + id(self) // 8 * 8
-                _INTERPRETED[self._address] = self
-            else:
-                from driftls.kernels.objects import load
-
-                self._address = load(self)
+            with LOCK:  # two threads that ask at once must not load it twice
+                if not self._address:
+                    self._address = self._find()
         return self._address
+
+    def _find(self) -> int:
+        if INTERPRET:
+            _INTERPRETED[id(self)] = self
+            return id(self)
+        from driftls.kernels.objects import load
+
+        return load(self)
 
     def __call__(self, *arguments: Any) -> float:
         """Call an entry, without the interpreter's lock."""

@@ -13,7 +13,7 @@ from driftls import schedules
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import CorruptFileError, DimensionError, SettingsError
 from driftls.history import History, Mapped, describe, from_header
-from driftls.inputs import Stage, as_number, as_numbers, as_rows, fault, is_pair
+from driftls.inputs import Stage, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels import learn as kernels
 from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import TRACKER
@@ -22,7 +22,7 @@ from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
 LOOKAHEAD, SPARSE_LOOKAHEAD = 2, 4  # steps; a sparse row is fetched in three stages
-PIECE = 1 << 20  # numbers of a block that are copied at a time
+MOST_STEPS = 10_000_000  # a row: as many uniforms are drawn ahead
 NUMBERS = ("max_norm2", "error2", "max_y2", "a", "b", "p", "q")  # of the record, which a file keeps for every tracker
 
 
@@ -59,7 +59,7 @@ class Tracker(Saveable):
         seed: Seed = None,
         guard: bool = True,
     ) -> None:
-        self.dim, self.steps = whole_number(dim, "dim", 1), whole_number(steps, "steps", 0)
+        self.dim, self.steps = whole_number(dim, "dim", 1), whole_number(steps, "steps", 0, MOST_STEPS)
         self.step_size: Schedule = as_schedule(step_size, "step_size")
         self.regularisation: Schedule = as_schedule(regularisation, "regularisation")
         if isinstance(self.regularisation, Normalised):
@@ -117,7 +117,7 @@ class Tracker(Saveable):
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Take a block of rows: an array or a sparse matrix. Equal, to the bit, to taking them one by one."""
         targets = as_numbers(y, "y must be a vector")
-        rows: Any = as_rows(X, self.dim)
+        rows: Any = as_rows(list(X) if is_pair(X) else X, self.dim)  # a tuple of rows is a matrix here
         if targets.ndim != 1 or rows.shape[0] != targets.size:
             raise DimensionError(
                 f"X must be a matrix and y a vector with one entry a row, got shapes {tuple(rows.shape)}, {targets.shape}."
@@ -125,16 +125,16 @@ class Tracker(Saveable):
         with self.lock:
             if targets.size:
                 self._take(rows)
-                self._stage.y[: targets.size] = targets
+                with np.errstate(over="ignore"):
+                    self._stage.y[: targets.size] = targets
                 self._learn(0, targets.size)
         return self
 
     def _one_row(self, x: Any) -> Any:
         """One row, as a block of one."""
-        if is_pair(x):
-            return as_rows(x, self.dim, "x")
-        x = x.reshape(1, -1) if hasattr(x, "format") else as_numbers(x, "x must be a vector")
-        rows: Any = as_rows(x.reshape(1, -1) if len(x.shape) == 1 else x, self.dim, "x")
+        if not is_pair(x) and not is_sparse(x):
+            x = np.atleast_2d(as_numbers(x, "x must be a vector"))
+        rows: Any = as_rows(x, self.dim, "x")
         if rows.shape[0] != 1:
             raise DimensionError(
                 f"x must be one row of {self.dim} features, got {rows.shape[0]} rows. Use partial_fit for a block."
@@ -143,18 +143,25 @@ class Tracker(Saveable):
 
     def _take(self, rows: Any) -> None:
         """Copy rows to where the kernel reads them; the first ones decide whether rows are dense or sparse."""
-        if self._stage.sparse is None:
+        first = self._stage.sparse is None
+        if first:
             self.start(not isinstance(rows, np.ndarray))
-        self._stage.take(rows)
+        try:
+            self._stage.take(rows)
+        except BaseException:
+            if first:
+                self.unstart()
+            raise
 
     def _learn(self, first: int, last: int) -> None:
         """Take rows of the stage, making room and attending to the state where the kernel asks for it."""
-        frame = self.frame
+        frame, block = self.frame, last - first > 1
         try:
             while status := kernels.learn(frame.address, first, last):
                 if status == kernels.NO_ROOM:
                     first = frame["done"]
-                    self.make_room(self._stage.frame, first, last)
+                    self.make_room(self._stage.frame, first, last, block)
+                    block = False
                 elif status == kernels.ATTEND:
                     first = frame["done"]
                     self.attend()
@@ -224,22 +231,25 @@ class Tracker(Saveable):
             self.frame["out"] = out
         return out  # type: ignore[no-any-return]
 
-    def make_room(self, rows: Frame, first: int, last: int) -> None:
-        """Have draws, schedule values and a place in the history ready for more of these rows, at least for the first."""
-        history, frame, count = self.history, self.frame, min(last - first, 1024)
+    def make_room(self, rows: Frame, first: int, last: int, whole: bool = False) -> None:
+        """Have draws, schedule values and a place in the history ready for some of these rows, at least for the first.
+
+        `whole` is for a block of which no row was taken yet: what can fail must do so for all of its rows, now.
+        """
+        history, frame, piece = self.history, self.frame, min(last - first, 1024)
+        count = last - first if whole else piece
         for name, schedule in (("step", self.step_size), ("ridge", self.regularisation)):
             if isinstance(schedule, Tabulated):  # first: a function of n may fail
                 table = schedule.reach(history.seen + count)
                 frame.set(**{f"{name}_table": table, f"{name}_length": table.size})
-        if self._draws_per_row:
-            count = min(count, max(1, self._draws.tape.size // self._draws_per_row))
-            self._draws.ready(count * self._draws_per_row)
-        nnz = 0
+        kept, nnz = piece if history.evicts else count, 0
         if rows["sparse"]:
             start, stop = rows.arrays["start"], rows.arrays["stop"]
-            nnz = int((stop[first : first + count] - start[first : first + count]).sum())
-        history.reserve(count, nnz)
+            nnz = int((stop[first : first + kept] - start[first : first + kept]).sum())
+        history.reserve(kept, nnz)
         self._follow_history()
+        if self._draws_per_row:
+            self._draws.ready(min(piece, max(1, self._draws.tape.size // self._draws_per_row)) * self._draws_per_row)
 
     def _follow_history(self) -> None:
         """Tables with an entry a row grow with the history; one that leaves the cache is read ahead."""
@@ -289,7 +299,9 @@ class Tracker(Saveable):
             if self._stage.sparse is not None and self._stage.take_row(X):
                 self.refresh()
                 return self._predicted(1).item(0)
-            single = is_pair(X) or (not hasattr(X, "dim") and np.ndim(X) == 1)
+            if not is_pair(X) and not is_sparse(X):
+                X = as_numbers(X, "X must be a matrix")
+            single = is_pair(X) or getattr(X, "ndim", 2) == 1
             rows: Any = self._one_row(X) if single else as_rows(X, self.dim)
             if self._stage.sparse is None:
                 return 0.0 if single else np.zeros(rows.shape[0])
@@ -321,6 +333,7 @@ class Tracker(Saveable):
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same tracker."""
         with self.lock:
+            self.refresh()
             header: dict[str, Any] = {
                 "class": type(self).__name__,
                 "settings": self._saved_settings(),
@@ -353,9 +366,12 @@ class Tracker(Saveable):
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         self._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
+        if self._draws.tape.size < self._draws_per_row:
+            raise CorruptFileError("fewer draws fit its tape than one row needs. Restore the file from a copy.")
         sparse = checked(header["sparse"], bool | None)  # type: ignore[arg-type]
         if sparse is None:
             return
+        expect(arrays, "state.coords", (self.quantities, self.dim), np.float64)  # before anything of that size is made
         own = {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith("history.")}
         self.history.restore(self.dim, sparse, header["history"], own)
         self._wire(sparse)
@@ -379,7 +395,8 @@ class Tracker(Saveable):
 
     def fresh(self, seed: Seed = None, tape: int = TAPE) -> Self:
         """A new tracker with the same settings, that has seen nothing, and has so many draws ready at a time."""
-        settings = self._saved_settings() | {"step_size": self.step_size, "regularisation": self.regularisation}
+        settings = self._saved_settings()
+        settings |= {name: getattr(self, name) for name in ("step_size", "regularisation") if name in settings}
         tracker = self._from_settings(settings, from_header(self.history.header()))
         tracker._draws = self._tape(seed, tape)
         return tracker
@@ -417,10 +434,10 @@ class Tracker(Saveable):
         return f"{type(self).__name__}({', '.join(parts)}, history={describe(self.history)}), n={len(self)}"
 
 
-def whole_number(value: Any, name: str, least: int) -> int:
+def whole_number(value: Any, name: str, least: int, most: int = 2**31 - 2) -> int:
     """A setting that counts something."""
-    if isinstance(value, bool) or not (isinstance(value, int | np.integer) and least <= value < 2**31 - 1):
-        raise SettingsError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    if isinstance(value, bool) or not (isinstance(value, int | np.integer) and least <= value <= most):
+        raise SettingsError(f"{name} must be a whole number of at least {least} and at most {most}, got {value!r}.")
     return int(value)
 
 

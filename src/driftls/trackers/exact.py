@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import ConditioningWarning, SettingsError
+from driftls.errors import ConditioningWarning, CorruptFileError, SettingsError
 from driftls.history import History, Reservoir
 from driftls.kernels import exact as kernels
 from driftls.kernels.parts import Part
@@ -177,7 +177,7 @@ class RLS(Tracker):
 
     def _refactorise(self) -> bool:
         """inverse = A^-1 and theta = A^-1 b afresh, if A can be inverted without losing half of all digits."""
-        matrix, moment = self.sums()
+        matrix, _ = self.sums()
         diagonal = np.diag(matrix)
         if not diagonal.min() > kernels.SMALLEST_ENTRY:
             return False
@@ -225,6 +225,11 @@ class RLS(Tracker):
             matrix = self.frame["scale"] * self._state["gram"]
             matrix[np.diag_indices(self.dim)] += self.frame["ridge_now"]
             return matrix, self.frame["scale"] * self._state["moment"]
+
+    def _restored(self) -> None:
+        routes = (kernels.WAITING, kernels.SHERMAN_MORRISON, kernels.INVERT)
+        if self.frame["route"] not in (routes if self._state["inverse"].size else (kernels.SOLVE,)):
+            raise CorruptFileError(f"route {self.frame['route']} does not fit method={self.method!r}.")
 
     @property
     def target(self) -> Tracker:

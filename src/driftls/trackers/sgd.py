@@ -14,7 +14,7 @@ from driftls.kernels import gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import Normalised, ridge
-from driftls.trackers.base import Tracker, whole_number
+from driftls.trackers.base import MOST_STEPS, Tracker, whole_number
 from driftls.trackers.exact import RLS
 
 STEPS = 8  # more steps track closer, at a cost in proportion
@@ -26,7 +26,7 @@ class StochasticTracker(Tracker):
 
     def __init__(self, dim: int, *, regularisation: Any = None, steps: int = STEPS, **settings: Any) -> None:
         regularisation = ridge(1.0) if regularisation is None else regularisation
-        super().__init__(dim, regularisation=regularisation, steps=whole_number(steps, "steps", 1), **settings)
+        super().__init__(dim, regularisation=regularisation, steps=whole_number(steps, "steps", 1, MOST_STEPS), **settings)
 
     @property
     def target(self) -> Tracker:
