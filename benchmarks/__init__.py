@@ -47,6 +47,12 @@ class Benchmark:
 
 
 BENCHMARKS = {
+    "core": Benchmark(
+        "this tree against another one, --against OTHER/src: cold starts, loops, rounds, the day",
+        "core:core",
+        ("program", "this", "other", "ratio", "range", "same"),
+        (*LOOPS, *LOGS),
+    ),
     "peers": Benchmark(
         "a round from Python: ours, exact methods at their best, other libraries",
         "peers:peers",
