@@ -23,13 +23,11 @@ from driftls.cli import (  # isort: skip
     fit,
     report,
     bounds,
-    bench,
     warmup,
 )
 
 __all__ = [
     "app",
-    "bench",
     "bounds",
     "convert",
     "fit",
@@ -71,7 +69,6 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
       driftls study study.toml --out study
       driftls fit days --policy flinucb-saga --out warm.policy
       driftls bounds --mu 0.5 --c 6 --dim 24 --n 1000,10000
-      driftls bench --quick --out bench
       driftls warmup
     """  # noqa: D301  (a backspace keeps the lines of a paragraph apart)
     if version:

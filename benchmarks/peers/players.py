@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from driftls.bench.problems import Problem
-
-__all__ = ["PLAYERS", "Player", "baseline", "reference"]
+from benchmarks.peers.problems import Problem
 
 Grid = tuple[dict[str, Any], ...]
 MOST_EXACT = 8000  # features: beyond, d x d numbers are more than half a gigabyte
@@ -18,16 +16,12 @@ def _too_large(problem: Problem) -> str:
     return "" if problem.dim <= MOST_EXACT else f"keeps d x d numbers, {size:,.0f} GB"
 
 
-def _dense_only(problem: Problem) -> str:
-    return "" if problem.kind != "sparse" else "takes no sparse arms"
-
-
 def _anything(problem: Problem) -> str:
     return ""
 
 
 class Player(NamedTuple):
-    """A method: its class in a file of this folder, and which kinds of problems it is for.
+    """A method: its class in a file of this folder, and the kinds of problems that it is for.
 
     `grid` holds, by kind, the settings of which the best is taken, found on other seeds; a kind that is not in it has
     those of "". `like`: the player whose settings it takes, since their decisions are the same. `unfit` says why a
@@ -48,9 +42,9 @@ class Player(NamedTuple):
         """Its name in files and on the command line."""
         return f"{self.file}:{self.name}"
 
-    def settings(self, problem: Problem) -> Grid:
+    def settings(self, kind: str) -> Grid:
         """What is tried."""
-        return self.grid.get(problem.kind, self.grid.get("", ({},)))
+        return self.grid.get(kind, self.grid.get("", ({},)))
 
 
 def _grid(first: str, values: tuple[Any, ...], second: str, others: tuple[Any, ...]) -> Grid:
@@ -63,10 +57,6 @@ UCB = {
     "fixed": _grid("kappa", (0.3, 0.6), "ridge", (0.1, 1.0)),
     "articles": _grid("kappa", (0.5, 1.0), "ridge", (30.0, 100.0)),
     "regression": ({"ridge": 0.1}, {"ridge": 0.3}, {"ridge": 1.0}, {"ridge": 3.0}),
-}
-ALPHA = {
-    "": tuple({"kappa": kappa} for kappa in (0.03, 0.1, 0.3, 1.0)),
-    "regression": ({},),
 }
 RATES = (0.1, 0.3, 0.6, 1.0)
 STEPS = {  # arms that change explore for everybody: there the rate decides, and epsilon is 0
@@ -96,7 +86,7 @@ def _exact(label: str, name: str, *kinds: str, like: str = SM, unfit: Any = _too
 def _peer(
     label: str, group: str, name: str, kinds: tuple[str, ...], grid: Any, unfit: Any = _anything, like: str = ""
 ) -> Player:
-    return Player(label, group, "peers", name, kinds, grid, like, unfit)
+    return Player(label, group, "libraries", name, kinds, grid, like, unfit)
 
 
 ALL = (*SHARED, "regression")
@@ -131,28 +121,12 @@ PLAYERS = {
         _peer("Vowpal Wabbit", "vowpalwabbit", "VowpalWabbit", (*ALL, "articles"), VW),
         _peer("contextualbandits, f64", "contextualbandits", "ContextualBandits", (*ALL, "articles"), UCB, _too_large),
         _peer("contextualbandits, f32", "contextualbandits", "ContextualBandits32", ALL, UCB, _too_large,
-              "peers:ContextualBandits"),
+              "libraries:ContextualBandits"),
         _peer("river SGD", "river", "RiverSGD", (*ALL, "articles"), STEPS),
-        _peer("river Bayesian", "river", "RiverBayesian", ALL, ALPHA, _too_large),
         _peer("river LinUCBDisjoint", "river", "RiverDisjoint", ("articles",),
               {"": tuple({"beta": beta} for beta in (10.0, 30.0, 100.0, 300.0))}),
-        _peer("coba LinUCB", "coba", "Coba", SHARED, ALPHA, _dense_only),
         _peer("bayesianbandits, Thompson", "bayesianbandits", "BayesianBandits", (*ALL, "articles"), BAYES),
         _peer("MABWiser LinUCB", "mabwiser", "MABWiser", ("articles",), UCB),
         _peer("scikit-learn SGD", "scikit-learn", "ScikitLearn", (*ALL, "articles"), STEPS),
     )
 }  # fmt: skip
-
-
-def baseline(problem: Problem) -> str:
-    """What ratios are to: the best known exact method that people write, by name."""
-    special = {"fixed": "exact:Gram", "articles": "exact:ArticlesOnBlas"}
-    if problem.dim > MOST_EXACT:
-        return "peers:VowpalWabbit"
-    return special.get(problem.kind, SM)
-
-
-def reference(problem: Problem) -> str:
-    """Ours, as a user gets it without a setting."""
-    special = {"articles": "ours:disjoint", "fixed": "ours:pool-gram", "regression": "ours:saga-rows"}
-    return special.get(problem.kind, "ours:default")

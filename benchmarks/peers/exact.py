@@ -5,12 +5,11 @@ All keep A^-1 = (ridge I + sum x x')^-1 or an equal of it, and score theta.x + k
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy.linalg import blas, lapack
-
-__all__ = ["PLAYERS"]
 
 
 class Shared:
@@ -182,60 +181,81 @@ class Gram(Kept):
         blas.dger(-scale, column, column, a=self.gram, overwrite_a=True)
 
 
-class _Compiled:
-    """Numba functions, compiled when a player is made: importing this file must not need Numba."""
+@cache
+def compiled() -> tuple[Any, Any, Any]:
+    """`best`, `enter` and `day`, by Numba and not by ours: importing this file must not need it."""
+    import numba
 
-    @staticmethod
-    def make() -> tuple[Any, Any]:
-        import numba
+    jit = numba.njit(fastmath=True, error_model="numpy")
 
-        jit = numba.njit(fastmath=True, error_model="numpy")
+    @jit
+    def best(inverse: Any, theta: Any, slots: Any, start: Any, index: Any, value: Any, kappa: float) -> int:
+        """The best of the arms `start` (one row for all, if it is one) in the models `slots`: nnz^2/2 an arm."""
+        chosen, highest = 0, -np.inf
+        for k in range(slots.size):
+            row = k if start.size > 2 else 0
+            mean, width2, matrix, a, b = 0.0, 0.0, inverse[slots[k]], start[row], start[row + 1]
+            for p in range(a, b):
+                line, part = matrix[index[p]], 0.0
+                for q in range(p + 1, b):  # symmetric
+                    part += value[q] * line[index[q]]
+                width2 += value[p] * (2.0 * part + value[p] * line[index[p]])
+                mean += value[p] * theta[slots[k], index[p]]
+            score = mean + kappa * np.sqrt(max(width2, 0.0))
+            if score > highest:
+                chosen, highest = k, score
+        return chosen
 
-        @jit  # type: ignore[untyped-decorator]
-        def best(inverse: Any, theta: Any, slots: Any, start: Any, index: Any, value: Any, kappa: float) -> int:
-            """The best of the arms `start` (one row for all, if it is one) in the models `slots`: nnz^2/2 an arm."""
-            chosen, highest = 0, -np.inf
-            for k in range(slots.size):
-                row = k if start.size > 2 else 0
-                mean, width2, matrix, a, b = 0.0, 0.0, inverse[slots[k]], start[row], start[row + 1]
-                for p in range(a, b):
-                    line, part = matrix[index[p]], 0.0
-                    for q in range(p + 1, b):  # symmetric
-                        part += value[q] * line[index[q]]
-                    width2 += value[p] * (2.0 * part + value[p] * line[index[p]])
-                    mean += value[p] * theta[slots[k], index[p]]
-                score = mean + kappa * np.sqrt(max(width2, 0.0))
-                if score > highest:
-                    chosen, highest = k, score
-            return chosen
+    @jit
+    def enter(matrix: Any, theta: Any, index: Any, value: Any, reward: float, v: Any) -> None:
+        """Sherman-Morrison with a sparse row."""
+        v[:] = 0.0
+        error, width2 = reward, 0.0
+        for p in range(index.size):
+            error -= value[p] * theta[index[p]]
+            line = matrix[index[p]]
+            for j in range(v.size):
+                v[j] += value[p] * line[j]
+        for p in range(index.size):
+            width2 += value[p] * v[index[p]]
+        scale = 1.0 / (1.0 + width2)
+        for i in range(v.size):
+            theta[i] += scale * error * v[i]
+            factor, line = scale * v[i], matrix[i]
+            for j in range(v.size):
+                line[j] -= factor * v[j]
 
-        @jit  # type: ignore[untyped-decorator]
-        def enter(matrix: Any, theta: Any, index: Any, value: Any, reward: float, v: Any) -> None:
-            """Sherman-Morrison: nnz d for A^-1 x, then d^2."""
-            v[:] = 0.0
-            error, width2 = reward, 0.0
-            for p in range(index.size):
-                error -= value[p] * theta[index[p]]
-                line = matrix[index[p]]
-                for j in range(v.size):
-                    v[j] += value[p] * line[j]
-            for p in range(index.size):
-                width2 += value[p] * v[index[p]]
-            scale = 1.0 / (1.0 + width2)
-            for i in range(v.size):
-                theta[i] += scale * error * v[i]
-                factor, line = scale * v[i], matrix[i]
-                for j in range(v.size):
-                    line[j] -= factor * v[j]
+    @jit
+    def day(inverse: Any, theta: Any, slots: Any, log: Any, users: Any, kappa: float, sums: Any, b: Any) -> Any:
+        """Lines of a log, learned where it shows what is chosen; with `sums`, by inversion at each match."""
+        (start, pool, shown, reward), (user_start, index, value) = log, users
+        matches, won, v = 0, 0.0, np.zeros(theta.shape[1])
+        for i in range(pool.size):
+            offered = slots[start[pool[i]] : start[pool[i] + 1]]
+            user = user_start[i : i + 2]
+            if best(inverse, theta, offered, user, index, value, kappa) != shown[i]:
+                continue
+            matches, won = matches + 1, won + reward[i]
+            a, x, value_x = offered[shown[i]], index[user[0] : user[1]], value[user[0] : user[1]]
+            if sums.size == 0:
+                enter(inverse[a], theta[a], x, value_x, reward[i], v)
+                continue
+            for p in range(x.size):
+                b[a, x[p]] += reward[i] * value_x[p]
+                for q in range(x.size):
+                    sums[a, x[p], x[q]] += value_x[p] * value_x[q]
+            inverse[a] = np.linalg.inv(sums[a])
+            theta[a] = np.dot(inverse[a], b[a])
+        return matches, won
 
-        return best, enter
+    return best, enter, day
 
 
 class SparseScored:
     """Sherman-Morrison over sparse arms, compiled: an arm reads nnz^2 entries of A^-1."""
 
     def __init__(self, problem: Any, seed: int, *, kappa: float = 0.3, ridge: float = 1.0) -> None:
-        self.kappa, self.best, self.enter = kappa, *_Compiled.make()
+        self.kappa, (self.best, self.enter, _) = kappa, compiled()
         self.inverse, self.theta = np.eye(problem.dim)[None] / ridge, np.zeros((1, problem.dim))
         self.v = np.zeros(problem.dim)
 
@@ -298,7 +318,7 @@ class ArticlesSparse(_Articles):
 
     def __init__(self, problem: Any, seed: int, *, kappa: float = 1.0, ridge: float = 60.0) -> None:
         super().__init__(problem, seed, kappa=kappa, ridge=ridge)
-        self.best, self.enter = _Compiled.make()
+        self.best, self.enter, _ = compiled()
         self.v = np.zeros(self.dim)
 
     def prepare(self, given: Any) -> Any:

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-__all__ = ["PROBLEMS", "SIGMA", "Problem", "Round", "rounds"]
-
 SIGMA, MEANS = 0.3, 0.5
 CHUNK = 1 << 18  # numbers that are drawn at once: few, since they count as a player's memory
 
@@ -55,7 +53,7 @@ def _dense(dim: int) -> Problem:
 PROBLEMS = {
     problem.name: problem
     for problem in (
-        *map(_dense, (16, 64, 136, 256, 1000, 2000, 4000)),
+        *map(_dense, (16, 136, 1000, 4000)),
         Problem("sparse-136", "sparse", 136, 20, 15, 5000),
         Problem("sparse-100000", "sparse", 100_000, 20, 50, 5000),
         Problem("fixed", "fixed", 50, 100, None, 5000),
@@ -65,12 +63,14 @@ PROBLEMS = {
 }
 
 
-def rounds(problem: Problem, seed: int, day: str | None = None) -> Iterator[Round]:
-    """The rounds of one seed, without end but for `articles`, which are read from the file `day`."""
+def rounds(problem: Problem, seed: int, file: str | None = None) -> Iterator[Round]:
+    """The rounds of one seed, without end but for those of a file: a day, or a table's users or rows."""
     if problem.kind == "articles":
-        if day is None:
-            raise ValueError("articles need the file of a day: see driftls.bench.run.write_day.")
-        return _articles(day, problem.dim)
+        if file is None:
+            raise ValueError("articles need the file of a day: see benchmarks.peers.write_day.")
+        return _articles(file, problem.dim)
+    if file is not None:
+        return _rows(file)
     truth, draws = (np.random.default_rng([0xBE, seed, part]) for part in (0, 1))
     make = {"dense": _fresh, "regression": _fresh, "sparse": _fields, "fixed": _fixed}[problem.kind]
     return make(problem, truth, draws)
@@ -123,10 +123,10 @@ def _fixed(problem: Problem, truth: np.random.Generator, draws: np.random.Genera
             yield Round(arms, ids, None, means, luck)
 
 
-def _articles(day: str, dim: int) -> Iterator[Round]:
+def _articles(file: str, dim: int) -> Iterator[Round]:
     """A day of a news front page: a user's features, the articles on offer, and what each would be clicked with."""
-    with np.load(day) as file:
-        kept = {name: file[name] for name in file.files}
+    with np.load(file) as arrays:
+        kept = dict(arrays)
     pools = [kept["pool_ids"][a:b] for a, b in zip(kept["pool_start"][:-1], kept["pool_start"][1:])]
     user_start, at = kept["user_start"], 0
     for line, pool in enumerate(kept["pool"].tolist()):
@@ -135,3 +135,11 @@ def _articles(day: str, dim: int) -> Iterator[Round]:
         user = csr_array((values, indices, np.array([0, indices.size])), shape=(1, dim))
         yield Round(None, ids, user, kept["truth"][at : at + ids.size], float(kept["noise"][line]), True)
         at += ids.size
+
+
+def _rows(file: str) -> Iterator[Round]:
+    """The rows of a regression, in the order of the file."""
+    with np.load(file) as arrays:
+        X, y = arrays["X"], arrays["y"]
+    for row, target in zip(X[:, None], y[:, None]):
+        yield Round(row, None, None, target, 0.0)

@@ -1,6 +1,6 @@
 """The peers, each called in the way that its documentation asks for, and fed in its own format, which is made untimed.
 
-A class imports its library in `load`, and runs in the peer's own environment: nothing of driftls here.
+A class imports its library in `begin`, and runs in the peer's own environment: nothing of driftls here.
 """
 
 from __future__ import annotations
@@ -11,27 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix
 
-__all__ = ["PLAYERS"]
-
 BLOCKS = 512  # articles that a day may have
 
 
 class Peer:
-    """`modules` are imported before memory is looked at; settings come as they are, by name."""
+    """Settings come as they are, by name."""
 
-    modules: ClassVar[tuple[str, ...]] = ()
     begin: Any  # makes the model, each with settings of its own
-
-    @classmethod
-    def load(cls) -> None:
-        """Import the library."""
-        for name in cls.modules:
-            import_module(name)
 
     def __init__(self, problem: Any, seed: int, **settings: Any) -> None:
         self.problem, self.kind, self.seed = problem, problem.kind, seed
         self.rng = np.random.default_rng([0x9E, seed])
-        self.settings = settings
         self.slot_of: dict[int, int] = {}
         self.begin(**settings)
 
@@ -52,8 +42,6 @@ class Peer:
 
 class VowpalWabbit(Peer):
     """cb_explore_adf with one theta over arm features, or user x article pairs; text made untimed, parsed timed."""
-
-    modules = ("vowpalwabbit",)
 
     def begin(self, *, explore: str = "", rate: float = 0.5) -> None:
         vw = import_module("vowpalwabbit")
@@ -99,7 +87,6 @@ class VowpalWabbit(Peer):
 class ContextualBandits(Peer):
     """Its exact linear regression with upper bounds, one for all arms or one an article, held together by hand."""
 
-    modules = ("contextualbandits.linreg",)
     single: ClassVar[bool] = False
 
     def begin(self, *, kappa: float = 0.3, ridge: float = 1.0) -> None:
@@ -151,8 +138,6 @@ class ContextualBandits32(ContextualBandits):
 class _River(Peer):
     """Arms as dictionaries, made untimed."""
 
-    modules = ("river.linear_model", "river.optim", "river.bandit")
-
     def prepare(self, given: Any) -> Any:
         if self.kind == "articles":
             pairs = list(zip(given.user.indices.tolist(), given.user.data.tolist()))
@@ -186,26 +171,8 @@ class RiverSGD(_River):
         return scores.index(max(scores))
 
 
-class RiverBayesian(_River):
-    """BayesianLinearRegression, its predictive distribution turned into an upper bound by hand."""
-
-    def begin(self, *, kappa: float = 0.3) -> None:
-        self.model = import_module("river.linear_model").BayesianLinearRegression(alpha=1, beta=1)
-        self.kappa = kappa
-
-    def choose(self, arms: Any) -> Any:
-        if self.kind == "regression":
-            return self.model.predict_one(arms[0])
-        found = [self.model.predict_one(x, with_dist=True) for x in arms]
-        # its variance counts the noise too, 1 here
-        scores = [one.mu + self.kappa * max(one.sigma**2 - 1.0, 0.0) ** 0.5 for one in found]
-        return scores.index(max(scores))
-
-
 class RiverDisjoint(Peer):
     """LinUCBDisjoint; its rule is mean plus one standard deviation, so beta is what can be set."""
-
-    modules = ("river.bandit",)
 
     def begin(self, *, beta: float = 1.0) -> None:
         self.policy = import_module("river.bandit").LinUCBDisjoint(beta=beta, seed=self.seed)
@@ -222,35 +189,11 @@ class RiverDisjoint(Peer):
         self.policy.update(given[0][k], given[1], reward)
 
 
-# -- coba ------------------------------------------------------------------------------------------------------------
-
-
-class Coba(Peer):
-    """LinUCBLearner over the arms' own features."""
-
-    modules = ("coba.learners",)
-
-    def begin(self, *, kappa: float = 0.3) -> None:
-        self.learner = import_module("coba.learners").LinUCBLearner(alpha=kappa, features=["a"], seed=self.seed)
-
-    def prepare(self, given: Any) -> Any:
-        return [tuple(row) for row in given.arms.tolist()]
-
-    def choose(self, arms: Any) -> Any:
-        chosen, self.chance, *_ = self.learner.predict(None, arms)
-        return next(k for k, arm in enumerate(arms) if arm is chosen)
-
-    def learn(self, arms: Any, k: int, reward: float) -> None:
-        self.learner.learn(None, arms[k], reward, self.chance)
-
-
 # -- bayesianbandits -------------------------------------------------------------------------------------------------
 
 
 class BayesianBandits(Peer):
     """Thompson sampling with a NormalRegressor: shared over arm features, or one an article."""
-
-    modules = ("bayesianbandits",)
 
     def begin(self, *, alpha: float = 1.0, beta: float = 10.0) -> None:
         bb = import_module("bayesianbandits")
@@ -321,8 +264,6 @@ def _shown(bb: Any) -> Any:
 class MABWiser(Peer):
     """LinUCB, one model an arm."""
 
-    modules = ("mabwiser.mab",)
-
     def begin(self, *, kappa: float = 1.0, ridge: float = 60.0) -> None:
         self.policy = import_module("mabwiser.mab").LearningPolicy.LinUCB(alpha=kappa, l2_lambda=ridge)
         self.mab: Any = None
@@ -354,8 +295,6 @@ class MABWiser(Peer):
 class ScikitLearn(Peer):
     """SGDRegressor, epsilon-greedy; user x article pairs as sparse rows."""
 
-    modules = ("sklearn.linear_model",)
-
     def begin(self, *, rate: float = 0.3, epsilon: float = 0.0) -> None:
         kind = import_module("sklearn.linear_model").SGDRegressor
         self.model = kind(
@@ -383,7 +322,7 @@ class ScikitLearn(Peer):
 PLAYERS = {
     each.__name__: each
     for each in (
-        VowpalWabbit, ContextualBandits, ContextualBandits32, RiverSGD, RiverBayesian, RiverDisjoint, Coba,
-        BayesianBandits, MABWiser, ScikitLearn,
+        VowpalWabbit, ContextualBandits, ContextualBandits32, RiverSGD, RiverDisjoint, BayesianBandits, MABWiser,
+        ScikitLearn,
     )
 }  # fmt: skip

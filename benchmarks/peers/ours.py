@@ -11,8 +11,6 @@ from driftls.policies import Crossed, DisjointLinUCB, FixedPool, LinUCB
 from driftls.trackers import CD, RLS, SAGA, Diagonal, Tracker
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 
-__all__ = ["PLAYERS"]
-
 BLOCKS = 512  # articles that a day may have
 
 
@@ -22,11 +20,6 @@ class Bandit:
     def __init__(self, problem: Any, seed: int, *, make: Callable[[Any, int], Any]) -> None:
         self.policy, self.fixed = make(problem, seed), problem.kind == "fixed"
         self.ids: Any = None
-
-    @property
-    def about(self) -> str:
-        """What the policy chose to be."""
-        return str(self.policy.reason)
 
     def prepare(self, given: Any) -> Any:
         if self.fixed and self.ids is None:
@@ -63,11 +56,6 @@ class Articles:
 
     def __init__(self, problem: Any, seed: int, *, make: Callable[[Any, int], Any]) -> None:
         self.policy = make(problem, seed)
-
-    @property
-    def about(self) -> str:
-        """What the policy chose to be."""
-        return str(self.policy.reason)
 
     def prepare(self, given: Any) -> Any:
         return given.user, given.ids

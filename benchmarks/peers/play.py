@@ -1,17 +1,15 @@
-"""The one loop for all players: `python -I play.py JOB`, in whichever environment the player lives.
+"""The one loop for all players: `python -I play.py JOBS`, in whichever environment the player lives.
 
-Must run without driftls, hence the imports by path. JOB is a JSON object: problem (its fields), seed, day, file and
-class of the player, settings, rounds, seconds, wall, points, and the folders to import from. The result is one line.
+Must run without driftls, hence the imports by path. JOBS is a JSON object: module and name of the player, folders to
+import from, and jobs of problem (its fields), seed, file, settings and seconds. One line of JSON for each comes out.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import resource
 import sys
 import zlib
-from itertools import chain
 from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from types import ModuleType
@@ -19,14 +17,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["main", "play"]
-
 CHECKED = 2  # rounds whose digest says that all were given the same; the slowest player gets to so many
 
 
 def load(path: Path) -> ModuleType:
     """A module by its path, under a name that no package has."""
-    name = f"bench_{path.stem}"
+    name = f"benchmark_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -34,12 +30,6 @@ def load(path: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def memory() -> tuple[int, int]:
-    """What this process has now, and the most that it ever had, in bytes."""
-    now = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    return now, max(now, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def digest(before: int, given: Any) -> int:
@@ -53,17 +43,15 @@ def digest(before: int, given: Any) -> int:
 
 
 def play(job: dict[str, Any], problems: ModuleType, make: Any) -> dict[str, Any]:
-    """Play until the rounds, the timed seconds or the seconds on the wall are used up."""
+    """Play until the rounds, the timed seconds or twice those on the wall are used up."""
     problem = problems.Problem(*job["problem"])
-    given = problems.rounds(problem, job["seed"], job.get("day"))
-    given = chain([next(given)], given)
-    regression, after_imports = problem.kind == "regression", memory()
+    regression = problem.kind == "regression"
     player = make(problem, job["seed"], **job["settings"])
     begin, spent, lost, random, gained, crc = perf_counter(), 0, 0.0, 0.0, 0.0, 0
-    chosen, learned, trace = [], [], []
-    points = set(job["points"])
-    for n, each in enumerate(given, 1):
-        if n > min(job["rounds"], problem.most) or spent > 1e9 * job["seconds"] or perf_counter() - begin > job["wall"]:
+    chosen: list[int] = []
+    learned: list[int] = []
+    for n, each in enumerate(problems.rounds(problem, job["seed"], job["file"]), 1):
+        if n > problem.most or spent > 1e9 * job["seconds"] or perf_counter() - begin > 2.0 * job["seconds"] + 1.0:
             break
         crc = digest(crc, each) if n <= CHECKED else crc
         arms = player.prepare(each)
@@ -77,7 +65,7 @@ def play(job: dict[str, Any], problems: ModuleType, make: Any) -> dict[str, Any]
         end = perf_counter_ns()
         chosen.append(between - at)
         learned.append(end - then)
-        if n == 1:  # which may compile
+        if n <= 2:  # which may compile
             begin = perf_counter()
         else:
             spent += chosen[-1] + learned[-1]
@@ -87,19 +75,9 @@ def play(job: dict[str, Any], problems: ModuleType, make: Any) -> dict[str, Any]
         else:
             best = float(each.means.max())
             lost, random, gained = lost + best - mean, random + best - float(each.means.mean()), gained + mean
-        if n in points:
-            trace.append([n, lost / random, gained / n])
-    at_end = memory()
-    return {
-        "rounds": len(chosen),
-        "choose": later(chosen),
-        "learn": later(learned),
-        "trace": trace,
-        "digest": crc,
-        # imports may have peaked higher than all that followed: then what is held at the end tells
-        "memory": {"peak": at_end[1], "own": max(end - start for start, end in zip(after_imports, at_end))},
-        "about": getattr(player, "about", ""),
-    }
+    count = len(chosen)
+    found = {"rounds": count, "digest": crc, "choose": later(chosen), "learn": later(learned)}
+    return found | {"share": lost / random, "lost": lost / count, "reward": gained / count}
 
 
 def later(nanoseconds: list[int]) -> float:
@@ -112,16 +90,14 @@ def later(nanoseconds: list[int]) -> float:
 
 
 def main(path: str) -> None:
-    """Play the job of this file, and print what came out of it."""
-    job = json.loads(Path(path).read_text())
-    sys.path[:0] = job["folders"]
+    """Play the jobs of this file, and print what came out of each."""
+    given = json.loads(Path(path).read_text())
+    sys.path[:0] = given["folders"]
     here = Path(__file__).resolve().parent
     problems = load(here / "problems.py")
-    players = load(here / "players" / f"{job['file']}.py")
-    make = players.PLAYERS[job["player"]]
-    if hasattr(make, "load"):  # imports are not the player's memory
-        make.load()
-    print(json.dumps(play(job, problems, make)))
+    make = load(here / f"{given['module']}.py").PLAYERS[given["player"]]
+    for job in given["jobs"]:
+        print(json.dumps(play(job, problems, make)), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-from driftls.kernels.compile import cache_root
-
-__all__ = ["PEERS", "Environment", "NotInstalled", "Peer", "environment"]
 
 MINUTES = 10  # that an installation may take
 MARKER = "whole"  # written last: a folder without it was interrupted, and is begun anew
@@ -27,7 +23,8 @@ class Peer(NamedTuple):
     @property
     def folder(self) -> Path:
         """Its environment."""
-        return cache_root() / "bench" / f"{self.package}-{self.version}"
+        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(root) / "driftls-benchmarks" / f"{self.package}-{self.version}"
 
     @property
     def pins(self) -> list[str]:
@@ -41,7 +38,6 @@ PEERS = {
         Peer("vowpalwabbit", "9.11.9"),
         Peer("contextualbandits", "0.3.30", ("cython", "setuptools")),
         Peer("river", "0.26.1"),
-        Peer("coba", "8.1.0"),
         Peer("bayesianbandits", "1.5.0"),
         Peer("mabwiser", "2.7.4"),
         Peer("scikit-learn", "1.9.1"),
@@ -53,15 +49,8 @@ class NotInstalled(Exception):
     """A peer that could not be installed; the message is the reason that is shown."""
 
 
-class Environment(NamedTuple):
-    """Where a player runs: an interpreter, and the versions of what counts."""
-
-    python: str
-    versions: str
-
-
-def environment(peer: Peer, options: Sequence[str] = ()) -> Environment:
-    """The peer's environment, made on first use; `options` are for pip."""
+def environment(peer: Peer, *options: str) -> str:
+    """The interpreter of the peer's environment, which is made on first use; `options` are for pip."""
     python = peer.folder / "bin" / "python"
     marker = peer.folder / MARKER
     if not marker.exists():
@@ -70,11 +59,8 @@ def environment(peer: Peer, options: Sequence[str] = ()) -> Environment:
         _do([sys.executable, "-m", "venv", str(peer.folder)], peer)
         _do([*pip, "install", "--quiet", *options, *peer.pins], peer)
         _do([*pip, "check"], peer)
-        frozen = _do([*pip, "freeze"], peer)
-        marker.write_text(frozen)
-    wanted = ("numpy", "scipy", peer.package)
-    lines = [line.replace("==", " ") for line in marker.read_text().splitlines()]
-    return Environment(str(python), ", ".join(line for line in lines if line.split(" ")[0].lower() in wanted))
+        marker.write_text(_do([*pip, "freeze"], peer))
+    return str(python)
 
 
 def _do(command: list[str], peer: Peer) -> str:
