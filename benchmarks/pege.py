@@ -23,9 +23,8 @@ import numpy as np
 from scipy import stats
 
 from driftls import paper
-from driftls.actions import Sphere
-from driftls.environments import LinearBandit
-from driftls.policies.pege import PEGE, play
+from driftls.paper.actions import LinearBandit, Sphere
+from driftls.paper.pege import PEGE, play
 from driftls.trackers import GD
 
 RESULTS = Path(__file__).parent / "results"

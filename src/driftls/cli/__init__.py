@@ -22,7 +22,6 @@ from driftls.cli import (  # isort: skip
     study,
     fit,
     report,
-    bounds,
     bench,
     warmup,
 )
@@ -30,7 +29,6 @@ from driftls.cli import (  # isort: skip
 __all__ = [
     "app",
     "bench",
-    "bounds",
     "convert",
     "fit",
     "inspect",
@@ -70,7 +68,6 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
       driftls inspect day.gz
       driftls study study.toml --out study
       driftls fit days --policy flinucb-saga --out warm.policy
-      driftls bounds --mu 0.5 --c 6 --dim 24 --n 1000,10000
       driftls bench --quick --out bench
       driftls warmup
     """  # noqa: D301  (a backspace keeps the lines of a paragraph apart)

@@ -5,11 +5,9 @@ from driftls.policies.base import Policy
 from driftls.policies.disjoint import DisjointLinUCB
 from driftls.policies.linucb import LinUCB
 from driftls.policies.others import EnsembleTS, Greedy, LinTS, Random
-from driftls.policies.pege import PEGE
 from driftls.policies.pool import FixedPool
 
 __all__ = [
-    "PEGE",
     "Crossed",
     "DisjointLinUCB",
     "EnsembleTS",
