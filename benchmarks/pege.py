@@ -12,9 +12,8 @@ import numpy as np
 
 from benchmarks.measure import Options, Table, mean, ratio, tell
 from driftls import paper
-from driftls.actions import Sphere
-from driftls.environments import LinearBandit
-from driftls.policies.pege import PEGE, play
+from driftls.paper.actions import LinearBandit, Sphere
+from driftls.paper.pege import PEGE, play
 from driftls.trackers import GD
 
 VARIANTS = {

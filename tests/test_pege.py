@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from driftls import paper
-from driftls.actions import Ball, Ellipsoid, FiniteSet, GivenSet, Sphere
-from driftls.environments import Jumps, LinearBandit, Rotates
+from driftls.environments import Jumps, Rotates
 from driftls.errors import DimensionError, DivergenceError, FileFormatError, InputError, SettingsError
-from driftls.policies.pege import PEGE, play
+from driftls.paper.actions import Ball, Ellipsoid, GivenSet, LinearBandit, Sphere
+from driftls.paper.pege import PEGE, play
+from driftls.paper.theory import check_admissible
 from driftls.schedules import Power
-from driftls.theory import check_admissible
 from driftls.trackers import CD, GD, OLS, SAGA
 
 TILTED = np.array([[0.5, 0.2, 0.0], [0.2, 0.4, 0.1], [0.0, 0.1, 0.3]])
@@ -258,12 +258,6 @@ def test_averaged_steps_lose_next_to_nothing_against_exact_pege():
 
 
 # --- settings, errors and files -------------------------------------------------------------------------------------
-
-
-@each_method
-def test_a_finite_set_is_refused_with_the_reason(make):
-    with pytest.raises(SettingsError, match=r"\(A5\).*G is not Lipschitz.*Use LinUCB"):
-        make(FiniteSet(np.eye(3)))
 
 
 def test_a_set_without_J_is_refused():

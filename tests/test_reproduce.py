@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftls import report, reproduce
+from driftls import report
 from driftls.errors import InputError, SettingsError
-from driftls.reproduce import baselines, scaling, work
-from driftls.reproduce.work import Options, Piece
+from driftls.paper import reproduce
+from driftls.paper.reproduce import baselines, scaling, work
+from driftls.paper.reproduce.work import Options, Piece
 
 GOLDEN = Path(__file__).parent / "golden" / "reproduce.json"
 

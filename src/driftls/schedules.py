@@ -15,9 +15,32 @@ from numpy.typing import NDArray
 
 from driftls.errors import SettingsError
 from driftls.kernels.learn import NORMALISED, POWER, TABLE
-from driftls.theory import check_admissible
 
-__all__ = ["Normalised", "Power", "Schedule", "Tabulated", "as_schedule", "ridge"]
+__all__ = ["Normalised", "Power", "Schedule", "Tabulated", "admissible_c", "as_schedule", "check_admissible", "ridge"]
+
+
+def admissible_c(mu: float) -> tuple[float, float]:
+    """The open interval of c for which mu c/4 lies in (2/3, 1).   [Theorem 1]
+
+    >>> [round(c, 2) for c in admissible_c(0.5)]
+    [5.33, 8.0]
+    """
+    if not (mu > 0.0 and isfinite(mu)):
+        raise SettingsError(f"mu must be positive and finite, got {mu}.")
+    return 8.0 / (3.0 * mu), 4.0 / mu
+
+
+def check_admissible(mu: float, c: float) -> None:
+    """Raise a SettingsError that names the interval for c, unless Theorem 1 covers this mu and c.
+
+    >>> check_admissible(0.5, 6.0)
+    """
+    low, high = admissible_c(mu)
+    if not low < c < high:
+        raise SettingsError(
+            f"mu*c/4 is {mu * c / 4:.4g}; Theorem 1 asks for 2/3 < mu*c/4 < 1. "
+            f"With mu = {mu:g} choose c strictly between {low:.4g} and {high:.4g}."
+        )
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,11 @@ from driftls.cli import (  # isort: skip
     study,
     fit,
     report,
-    bounds,
     warmup,
 )
 
 __all__ = [
     "app",
-    "bounds",
     "convert",
     "fit",
     "inspect",
@@ -68,7 +66,6 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
       driftls inspect day.gz
       driftls study study.toml --out study
       driftls fit days --policy flinucb-saga --out warm.policy
-      driftls bounds --mu 0.5 --c 6 --dim 24 --n 1000,10000
       driftls warmup
     """  # noqa: D301  (a backspace keeps the lines of a paragraph apart)
     if version:

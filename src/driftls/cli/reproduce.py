@@ -40,7 +40,7 @@ def reproduce(
       driftls reproduce --full --log day-2.gz --log day-4.gz --figures figures
     """  # noqa: D301
     from driftls import report
-    from driftls import reproduce as stage
+    from driftls.paper import reproduce as stage
 
     report.check_extra("driftls reproduce")
     if quick and full:

@@ -9,10 +9,10 @@ import numpy as np
 
 from driftls import paper
 from driftls.environments import FreshContexts
+from driftls.paper.reproduce.baselines import BASELINES
+from driftls.paper.reproduce.work import Options, Piece
 from driftls.policies import LinUCB
 from driftls.report import Item, Line, Lines, Mark, Section, Table, number
-from driftls.reproduce.baselines import BASELINES
-from driftls.reproduce.work import Options, Piece
 from driftls.simulate import simulate
 from driftls.trackers import SAGA
 from driftls.widths import DiagonalWidth

@@ -24,6 +24,33 @@ import numpy as np
 import numpy.typing as npt
 
 from driftls.errors import InputError, SettingsError
+from driftls.schedules import admissible_c, check_admissible
+
+__all__ = [
+    "K1",
+    "K2",
+    "Bound",
+    "ErrorTerms",
+    "Gamma",
+    "K_mu_c",
+    "L",
+    "admissible_c",
+    "beta",
+    "bound_appendix",
+    "bound_theorem",
+    "check_admissible",
+    "decompose",
+    "drift",
+    "gamma",
+    "h",
+    "ols_error",
+    "pege_mu_c",
+    "proposition_1",
+    "proposition_2",
+    "rate",
+    "rate_regime",
+    "regret_shape",
+]  # fmt: skip
 
 Array = npt.NDArray[np.float64]
 Like = npt.ArrayLike
@@ -47,29 +74,6 @@ class ErrorTerms(NamedTuple):
     def total(self) -> Array:
         """The three together."""
         return self.initial + self.sampling + self.drift
-
-
-def admissible_c(mu: float) -> tuple[float, float]:
-    """The open interval of c for which mu c/4 lies in (2/3, 1).   [Theorem 1]
-
-    >>> [round(c, 2) for c in admissible_c(0.5)]
-    [5.33, 8.0]
-    """
-    _positive(mu=mu)
-    return 8.0 / (3.0 * mu), 4.0 / mu
-
-
-def check_admissible(mu: float, c: float) -> None:
-    """Raise a SettingsError that names the interval for c, unless Theorem 1 covers this mu and c.
-
-    >>> check_admissible(0.5, 6.0)
-    """
-    low, high = admissible_c(mu)
-    if not low < c < high:
-        raise SettingsError(
-            f"mu*c/4 is {mu * c / 4:.4g}; Theorem 1 asks for 2/3 < mu*c/4 < 1. "
-            f"With mu = {mu:g} choose c strictly between {low:.4g} and {high:.4g}."
-        )
 
 
 def pege_mu_c(dim: int, lambda_pege: float) -> tuple[float, float]:

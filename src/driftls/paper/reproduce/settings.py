@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from driftls import paper
+from driftls.paper.reproduce.work import Options, Piece
 from driftls.policies import named
 from driftls.report import Section, Table
-from driftls.reproduce.work import Options, Piece
 from driftls.schedules import Normalised, Power
 
 TITLE = "Table of settings"

@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from driftls import persistence, trackers
-from driftls.actions import ActionSet, Ball, Ellipsoid, Sphere
 from driftls.draws import Seed
-from driftls.environments import LinearBandit
 from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
+from driftls.paper.actions import ActionSet, Ball, Ellipsoid, LinearBandit, Sphere
+from driftls.paper.theory import pege_mu_c
 from driftls.schedules import Power
-from driftls.theory import pege_mu_c
 from driftls.trackers import GD, OLS, Tracker
 
 __all__ = ["PEGE", "Played", "play"]
@@ -34,7 +33,8 @@ class PEGE:
     Parameters
     ----------
     actions : ActionSet
-        A sphere, ball, ellipsoid, or any set given by its G and J. A finite set does not satisfy (A5) and is refused.
+        A sphere, ball, ellipsoid, or any set given by its G and J. On finitely many actions G jumps, so that (A5) does
+        not hold: take LinUCB.
     method : "basis", "ols" or a Tracker
         How theta is estimated. "basis" is exact: theta = B^-1 y-bar, from the mean reward of each basis action, O(d^2)
         a phase, or O(d) where the basis lies along the axes (sphere, ball). "ols" is `OLS`, the same estimate in O(d^3)
@@ -42,8 +42,7 @@ class PEGE:
 
     Examples
     --------
-    >>> from driftls.actions import Sphere
-    >>> from driftls.environments import LinearBandit
+    >>> from driftls.paper.actions import LinearBandit, Sphere
     >>> env, policy = LinearBandit(Sphere(2), seed=0), PEGE(Sphere(2))
     >>> for n in range(1, 8):
     ...     x = policy.choose()
@@ -106,7 +105,7 @@ class PEGE:
 
         Examples
         --------
-        >>> from driftls.actions import Sphere
+        >>> from driftls.paper.actions import Sphere
         >>> PEGE.fast(Sphere(10), step="theorem").tracker.step_size
         Power(scale=15.0, offset=60.0, exponent=1.0)
         """
@@ -286,7 +285,7 @@ def play(policy: PEGE, environment: LinearBandit, rounds: int, *, checkpoints: n
 
     Examples
     --------
-    >>> from driftls.actions import Sphere
+    >>> from driftls.paper.actions import Sphere
     >>> environment = LinearBandit(Sphere(5), seed=0)
     >>> run = play(PEGE(Sphere(5)), environment, 100_000, checkpoints=[1000, 100_000])
     >>> print((run.regret[1] / run.regret[0]).round())  # of 100 times as many rounds

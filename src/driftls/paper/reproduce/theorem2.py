@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from driftls import paper, theory
-from driftls.actions import Sphere
-from driftls.environments import LinearBandit
-from driftls.policies import PEGE
-from driftls.policies.pege import play
+from driftls import paper
+from driftls.paper import theory
+from driftls.paper.actions import LinearBandit, Sphere
+from driftls.paper.pege import PEGE, play
+from driftls.paper.reproduce.work import Options, Piece
 from driftls.report import Item, Line, Lines, Section, Table, number, plus_minus
-from driftls.reproduce.work import Options, Piece
 from driftls.run import interval
 
 TITLE = "Theorem 2: the regret of fPEGE-GD"

@@ -6,9 +6,9 @@ from pathlib import Path
 from types import ModuleType
 
 from driftls.errors import SettingsError
+from driftls.paper.reproduce import ctr, runtimes, scaling, section4, settings, theorem1, theorem2, tracking
+from driftls.paper.reproduce.work import Options, Progress, do
 from driftls.report import Page, how
-from driftls.reproduce import ctr, runtimes, scaling, section4, settings, theorem1, theorem2, tracking
-from driftls.reproduce.work import Options, Progress, do
 
 __all__ = ["ALIASES", "EXPERIMENTS", "Options", "reproduce"]
 

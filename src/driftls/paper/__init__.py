@@ -11,13 +11,13 @@ from typing import Literal
 
 import numpy as np
 
-from driftls.actions import ActionSet
 from driftls.draws import Seed
 from driftls.errors import SettingsError
 from driftls.history import History
+from driftls.paper.actions import ActionSet
+from driftls.paper.pege import PEGE
 from driftls.policies.linucb import LinUCB
 from driftls.policies.named import Maker
-from driftls.policies.pege import PEGE
 from driftls.schedules import Power, ridge
 from driftls.trackers import GD, RLS, SAG, SVRG, Tracker
 from driftls.widths import ExactWidth, PhiWidth
@@ -155,7 +155,7 @@ def pege(actions: ActionSet) -> PEGE:
 
     Examples
     --------
-    >>> from driftls.actions import Sphere
+    >>> from driftls.paper.actions import Sphere
     >>> pege(Sphere(3)).tracker.n
     0
     """
@@ -169,7 +169,7 @@ def fpege_gd(actions: ActionSet, *, step: Literal["theorem", "printed"] = "theor
 
     Examples
     --------
-    >>> from driftls.actions import Sphere
+    >>> from driftls.paper.actions import Sphere
     >>> fpege_gd(Sphere(3), step="printed").tracker.step_size
     Power(scale=4.0, offset=0.0, exponent=1.0)
     """

@@ -6,10 +6,10 @@ from itertools import islice
 from time import perf_counter
 from typing import Any
 
+from driftls.paper.reproduce.baselines import BASELINES
+from driftls.paper.reproduce.replays import DIM, KAPPA, LINUCB, day_of, features, played
+from driftls.paper.reproduce.work import Options, Piece
 from driftls.report import Dot, Dots, Item, Section, Table, number
-from driftls.reproduce.baselines import BASELINES
-from driftls.reproduce.replays import DIM, KAPPA, LINUCB, day_of, features, played
-from driftls.reproduce.work import Options, Piece
 
 TITLE = "Run times"
 PRINTED = {  # ms on days 2 and 4

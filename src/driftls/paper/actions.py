@@ -9,13 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 
+from driftls.environments import Environment, Settings
 from driftls.errors import DimensionError, InputError, SettingsError
 
-__all__ = ["ActionSet", "Ball", "Ellipsoid", "FiniteSet", "GivenSet", "Sphere"]
+__all__ = ["ActionSet", "Ball", "Ellipsoid", "GivenSet", "LinearBandit", "Sphere"]
 
 Array = npt.NDArray[np.float64]
 
@@ -141,49 +143,6 @@ class Ellipsoid(ActionSet):
 
 
 @dataclass(frozen=True, eq=False)
-class FiniteSet(ActionSet):
-    """The rows of ``points`` (K, d); of equally good ones the first is best. Not for PEGE: there is no J.
-
-    >>> FiniteSet(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])).best([1.0, 1.0])
-    array([0.6, 0.6])
-    """
-
-    points: Array
-    dim: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        _frozen(self, "points", self.points)
-
-    @property
-    def lipschitz(self) -> float:
-        """Raises SettingsError: there is no J."""
-        raise SettingsError(
-            "A finite set does not satisfy (A5): its best action jumps as theta turns, so G is not Lipschitz."
-            " Use LinUCB on it, or PEGE on a sphere, ball or ellipsoid."
-        )
-
-    @property
-    def max_norm(self) -> float:
-        """The length of the longest point."""
-        return float(np.linalg.norm(self.points, axis=1).max())
-
-    def basis(self) -> Array:
-        """Some d of the points: each the furthest from the span of those before it."""
-        left, chosen = self.points.copy(), list[int]()
-        for _ in range(self.dim):
-            furthest = int(np.argmax(np.linalg.norm(left, axis=1)))
-            length = np.linalg.norm(left[furthest])
-            if length <= 1e-10 * self.max_norm:
-                raise SettingsError(f"The points span {len(chosen)} of {self.dim} dimensions: no basis.")
-            left -= np.outer(left @ left[furthest], left[furthest]) / length**2
-            chosen.append(furthest)
-        return np.array(self.points[chosen])
-
-    def _best(self, direction: Array) -> Array:
-        return np.array(self.points[np.argmax(self.points @ direction)])
-
-
-@dataclass(frozen=True, eq=False)
 class GivenSet(ActionSet):
     """Any other set, given by its ``G``, d actions ``b`` that span R^d (as rows), and its ``J``.
 
@@ -224,6 +183,37 @@ class GivenSet(ActionSet):
 
     def _best(self, direction: Array) -> Array:
         return np.asarray(self.G(direction), dtype=float)
+
+
+class LinearBandit(Environment):
+    """A linear bandit on an action set: in each round any x of the set can be chosen.
+
+    >>> env = LinearBandit(Sphere(3), reward="bounded", seed=1)
+    >>> x = env.actions.best(env.theta(1))
+    >>> env.bounded, round(env.best(1) - env.mean(1, x), 9)
+    (True, 0.0)
+    """
+
+    def __init__(self, actions: ActionSet, **settings: Unpack[Settings]) -> None:
+        super().__init__(actions.dim, **settings)
+        if self.bernoulli:
+            raise SettingsError("On an action set means can leave [0, 1]: take gaussian or bounded rewards.")
+        self.actions, self.max_norm = actions, actions.max_norm
+
+    def mean(self, n: int, x: Array) -> float:
+        """The mean reward of x in round n, x'theta*_n."""
+        if np.shape(x) != (self.dim,):
+            raise DimensionError(f"x has shape {np.shape(x)}, but the actions have dim={self.dim}.")
+        return float(x @ self.theta(n))
+
+    def reward(self, n: int, x: Array) -> float:
+        """The reward of action x in round n."""
+        return self._observe(n, self.mean(n, x))
+
+    def best(self, n: int) -> float:
+        """The largest mean reward in round n, that of G(theta*_n)."""
+        theta = self.theta(n)
+        return float(self.actions.best(theta) @ theta)
 
 
 def _frozen(owner: ActionSet, name: str, value: npt.ArrayLike) -> Array:

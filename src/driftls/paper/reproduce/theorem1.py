@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from driftls import theory
+from driftls.paper import theory
+from driftls.paper.reproduce.work import Options, Piece
 from driftls.report import Item, Line, Lines, Section, Table, number
-from driftls.reproduce.work import Options, Piece
 from driftls.schedules import Power
 from driftls.trackers import GD
 

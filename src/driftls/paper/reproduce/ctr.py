@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from driftls.paper.reproduce.replays import DIM, KAPPA, LINUCB, POLICIES, SAME_KERNELS, day_of, played
+from driftls.paper.reproduce.work import Options, Piece
 from driftls.report import Dot, Dots, Item, Mark, Section, Table, number, plus_minus
-from driftls.reproduce.replays import DIM, KAPPA, LINUCB, POLICIES, SAME_KERNELS, day_of, played
-from driftls.reproduce.work import Options, Piece
 from driftls.run import interval
 
 TITLE = "CTR score"

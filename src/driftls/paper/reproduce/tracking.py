@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from driftls import paper
 from driftls.logs import read, synthetic_day
+from driftls.paper.reproduce.work import Options, Piece
 from driftls.report import Item, Line, Lines, Mark, Section, Table, number, plus_minus
-from driftls.reproduce.work import Options, Piece
 from driftls.run import interval
 from driftls.trackers import CD, SAGA
 
