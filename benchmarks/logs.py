@@ -21,7 +21,7 @@ import numpy as np
 
 from driftls.kernels.compile import kernel
 from driftls.logs import SyntheticDay, inspect, read, synthetic_day, write_parquet, yahoo
-from driftls.logs.yahoo import r6b_text
+from driftls.logs.synthetic.text import r6b_text
 
 
 @kernel

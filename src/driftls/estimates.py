@@ -13,8 +13,8 @@ dr                    mean sum_a pi(a) q(a) + w (r - q), doubly robust: unbiased
 switch_dr             dr, with w = 0 where w > c: less noise, and as wrong as the model on those lines
 ====================  ==============================================================================================
 
-Intervals are Wilson's for clicks that count alike, else `likelihood_interval`: both stay within the range of rewards and
-neither collapses when nothing was clicked. `python -m benchmarks.estimates` holds them against known truths.
+Intervals are Wilson's for clicks that count alike, else `likelihood_interval`: both stay within the range of rewards,
+and neither collapses when nothing was clicked. `python -m benchmarks.estimates` holds them against known truths.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Weighted:
         return _mean(value + self.weight * (self.reward - predicted), (least, largest), self._bounds)
 
     def switch_dr(self, most: float | None = None) -> Estimate:
-        """Doubly robust up to the weight `most` (by default `switch`), beyond it the model. The interval is that of `dr`."""
+        """Doubly robust up to the weight `most`, by default `switch`; beyond, the model. The interval is that of `dr`."""
         predicted, value = self._model()
         if not len(self):
             return NOTHING
@@ -282,8 +282,8 @@ def likelihood_interval(
 
     A ratio v is kept while some distribution of the terms x = top - v bottom within ``support(v)`` has mean 0 and a
     likelihood not too far below the largest (Owen's interval, to which the ends of the support are added as values that
-    could have come): while max over t of sum log(1 + t x) is at most a threshold. So it is skewed as the terms are, ends
-    within `bounds`, and does not collapse when all terms are 0. The threshold is half the square of Student's quantile,
+    could have come): while max over t of sum log(1 + t x) is at most a threshold. So it is skewed as the terms are,
+    ends within `bounds`, and does not collapse when all terms are 0. The threshold is half the square of Student's quantile,
     with as many degrees of freedom as terms that matter, (sum x^2)^2 / sum x^4, but never above log 40: with nothing
     but zeros the interval then ends where Clopper and Pearson's does.
     """
@@ -296,7 +296,7 @@ def likelihood_interval(
     x = top - value * bottom
     fourth = float(count @ x**4)
     degrees = float(count @ x**2) ** 2 / fourth - 1.0 if fourth > 0.0 else 0.0
-    limit = np.log(2.0 / (1.0 - LEVEL))
+    limit = float(np.log(2.0 / (1.0 - LEVEL)))
     if degrees > 1.0:
         limit = min(limit, 0.5 * float(stdtrit(degrees, 0.5 + LEVEL / 2.0)) ** 2)
 
