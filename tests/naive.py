@@ -399,3 +399,38 @@ def settled(X, lam):
     """gamma = sum_j a_j/(lambda + a_j) over the eigenvalues of X'X"""
     values = np.linalg.eigvalsh(X.T @ X)
     return float((values / (lam + values)).sum())
+
+
+# -- off-policy estimates ----------------------------------------------------------------------------------------------
+
+
+def off_policy(reward, weight, predicted, model_value, clip, switch):
+    """Each estimate as a sum over the lines, one line after the other."""
+    n = len(reward)
+    sums = dict.fromkeys(("ips", "clipped_ips", "dm", "dr", "switch_dr"), 0.0)
+    weights = 0.0
+    for r, w, q, v in zip(reward, weight, predicted, model_value):
+        weights += w
+        sums["ips"] += w * r
+        sums["clipped_ips"] += min(w, clip) * r
+        sums["dm"] += v
+        sums["dr"] += v + w * (r - q)
+        sums["switch_dr"] += v + (w if w <= switch else 0.0) * (r - q)
+    return {"snips": sums["ips"] / weights, **{name: value / n for name, value in sums.items()}}
+
+
+def log_likelihood_ratio(x, low, high):
+    """max over t of sum log(1 + t x), 1 + t x at least 0 for x from low to high: by thirds, since it is concave in t"""
+    left, right = -1.0 / high, -1.0 / low
+
+    def value(t):
+        with np.errstate(divide="ignore"):
+            return float(np.log(np.maximum(1.0 + t * x, 0.0)).sum())
+
+    for _ in range(300):
+        a, b = left + (right - left) / 3.0, right - (right - left) / 3.0
+        if value(a) < value(b):
+            left = a
+        else:
+            right = b
+    return value((left + right) / 2.0)

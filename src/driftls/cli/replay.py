@@ -46,9 +46,6 @@ def replay(
     seed: Annotated[int, typer.Option(min=0, help="Of the policies.")] = 0,
     delay: Annotated[int, typer.Option(min=0, help="Lines after which a reward is learned.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Lines at most.")] = None,
-    truth: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="What synth --truth wrote; adds the regret.")
-    ] = None,
     metric: Annotated[list[str] | None, typer.Option(help="regret, tracking_error, width_error.")] = None,
     engine: Annotated[Engine, typer.Option(help="The compiled loop, or the one that specifies it.")] = Engine.AUTO,
     on_error: Annotated[OnError, typer.Option(help="At a broken line: stop, or skip and count it.")] = OnError.RAISE,
@@ -70,16 +67,14 @@ def replay(
     \b
     Examples:
       driftls replay day.gz --policy linucb --policy flinucb-saga --kappa 0.2 --seed 7 --out runs
-      driftls replay day.gz --truth day-truth.parquet --policy linucb-auto --policy random
+      driftls replay day.parquet --metric regret --policy linucb-auto --policy random
       driftls replay days --warm runs/flinucb-saga.policy --limit 100000
       driftls replay day.parquet --policy linucb-auto --features hashed --width 4096 --delay 500 --json
     """  # noqa: D301
-    from driftls.logs import WithTruth, read
+    from driftls.logs import read
     from driftls.replay import replay as run_replay
 
     log = read(paths, on_error=on_error.value)
-    if truth is not None:
-        log, metric = WithTruth(log, truth), [*(metric or []), "regret"]
     kind = _features(features, log.format, dim, articles, width)
     players = _players(policy or [], warm or [], kind, kappa, seed)
     checkpoint = None

@@ -30,9 +30,9 @@ from driftls.errors import SettingsError
 from driftls.kernels.compile import kernel
 from driftls.logs.events import Block, Event, Floats, Ints, distinct_pools
 from driftls.logs.log import whole
-from driftls.logs.visitors import CLICK, DIM, ITEM, SHOWN, TIME, Visitors, aggregates, draw, make_visitors
-from driftls.logs.write import truth_writer
-from driftls.logs.yahoo import r6b_text
+from driftls.logs.synthetic.text import r6b_text
+from driftls.logs.synthetic.users import CLICK, DIM, ITEM, SHOWN, TIME, Users, aggregates, draw_users, user_kinds
+from driftls.logs.write import ROW_GROUP, write_parquet
 
 __all__ = ["SyntheticDay", "synthetic_day"]
 
@@ -130,49 +130,42 @@ class SyntheticDay:
         """The day in blocks of at most `size` lines, with the click probability of every candidate on request."""
         if size < 1:
             raise SettingsError(f"size must be at least 1 line, got {size}.")
-        visitors = make_visitors(self.anonymous, self.rare)
+        kinds = user_kinds(self.anonymous, self.rare)
         rng = self._rng(1)
         for first in range(0, self.lines, size):
-            tape = rng.random((min(size, self.lines - first), ITEM + len(visitors.one)))
-            yield self._block(visitors, tape, first, truth)
+            tape = rng.random((min(size, self.lines - first), ITEM + len(kinds.one)))
+            yield self._block(kinds, tape, first, truth)
 
     def __iter__(self) -> Iterator[Event]:
         for block in self.blocks():
             yield from block
 
-    def write(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        truth: str | os.PathLike[str] | None = None,
-        progress: Callable[[int], None] = lambda lines: None,
-    ) -> None:
-        """Write the day in R6B's format, gzipped if the name ends in .gz; the same day gives the same bytes.
+    def write(self, path: str | os.PathLike[str], *, progress: Callable[[int], None] = lambda lines: None) -> None:
+        """Write the day, as Parquet with the truth of every candidate if the name ends in .parquet, else as R6B's text.
 
-        `truth` names a Parquet file for the click probability of every candidate. Either file appears under its name
+        Text is gzipped if the name ends in .gz, and the same day gives the same bytes. The file appears under its name
         when it is complete. `progress` hears how many lines are written.
         """
-        with ExitStack() as stack:
-            add_truth = stack.enter_context(truth_writer(truth)) if truth is not None else None
-            file = stack.enter_context(open(stack.enter_context(whole(path)), "wb"))
+        if os.fspath(path).endswith(".parquet"):
+            write_parquet(self.blocks(ROW_GROUP, truth=True), path, progress=progress)
+            return
+        with whole(path) as part, open(part, "wb") as file, ExitStack() as stack:
             out: Any = file
             if os.fspath(path).endswith(".gz"):
                 # Level 3 takes a third of the default's time for a file that is a third larger.
                 out = stack.enter_context(GzipFile("", "wb", 3, file, mtime=0))
             lines = 0
-            for block in self.blocks(truth=truth is not None):
+            for block in self.blocks():
                 out.write(r6b_text(block))
-                if add_truth is not None:
-                    add_truth(block)
                 lines += len(block)
                 progress(lines)
 
-    def _block(self, visitors: Visitors, tape: Floats, first: int, truth: bool) -> Block:
+    def _block(self, kinds: Users, tape: Floats, first: int, truth: bool) -> Block:
         n = len(tape)
         seconds = self._seconds((first + np.arange(n) + tape[:, TIME]) / self.lines)
         begins, pool_start, members = self._pools
         day_pool = np.searchsorted(begins, seconds, side="right") - 1
-        user_start, user_index, band = draw(visitors, tape)
+        user_start, user_index, band = draw_users(kinds, tape)
         truth_start = np.concatenate(([0], np.cumsum(np.diff(pool_start)[day_pool])))
         shown, reward = np.empty(n, np.int32), np.empty(n)
         chances = np.empty(truth_start[-1] if truth else 0)
@@ -258,8 +251,8 @@ def _average_rates(ctr: float, n: int, rng: np.random.Generator) -> Floats:
 
 def _solve(day: SyntheticDay, rate: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Weights of random direction and the asked-for strength, and the levels that keep every average in place."""
-    visitors = make_visitors(0.0, 0.0)
-    start, index, small_band = draw(visitors, rng.random((REFERENCE, ITEM + len(visitors.one))))
+    kinds = user_kinds(0.0, 0.0)
+    start, index, small_band = draw_users(kinds, rng.random((REFERENCE, ITEM + len(kinds.one))))
     band = small_band.astype(np.int64)
     common = np.unique(index)[1:]  # the constant has no weight, nor have rare features, which this crowd lacks
     weight = np.zeros((len(rate), DIM))
@@ -284,8 +277,8 @@ def _solve(day: SyntheticDay, rate: Floats, rng: np.random.Generator) -> tuple[F
 def _band_ratios(day: SyntheticDay) -> Floats:
     """Click rate of each band of visitors over that of all; `activity` = 0 makes them equal, 1 as in the aggregates"""
     rates = np.array(list(aggregates()["ctr_by_common_ids"].values())) ** day.activity
-    visitors = make_visitors(day.anonymous, 0.0)
-    shares = np.bincount(visitors.band, np.diff(visitors.count_cdf, prepend=0.0))
+    kinds = user_kinds(day.anonymous, 0.0)
+    shares = np.bincount(kinds.band, np.diff(kinds.count_cdf, prepend=0.0))
     return np.asarray(rates / (shares @ rates))
 
 
@@ -349,7 +342,7 @@ def synthetic_day(*, lines: int = 1_850_000, seed: int = 0, **strengths: Any) ->
     Returns
     -------
     SyntheticDay
-        Iterate for events, or take `blocks`, or `write` it as a file in R6B's format.
+        Iterate for events, or take `blocks`, or `write` it as a file.
 
     Examples
     --------

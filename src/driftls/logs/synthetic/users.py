@@ -1,4 +1,4 @@
-"""Visitors of a synthetic day: which features they have."""
+"""Users of a synthetic day: which features they have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from driftls.logs.events import Floats, Ints
 
 DIM = 136  # user features
 PAIRS = ((13, 14), (21, 22))  # ids that always come together
-EITHER = (11, 12)  # ids of which a visitor has at most one
+EITHER = (11, 12)  # ids of which a user has at most one
 
 # Columns of the tape of uniforms: one row a line.
 TIME, SHOWN, CLICK, COUNT, RARE_COUNT, RARE = 0, 1, 2, 3, 4, 5
@@ -23,8 +23,8 @@ MOST_RARE = 12
 ITEM = RARE + MOST_RARE
 
 
-class Visitors(NamedTuple):
-    """How visitors are drawn. An item is a feature, or two that go together, or two that exclude each other."""
+class Users(NamedTuple):
+    """How users are drawn. An item is a feature, or two that go together, or two that exclude each other."""
 
     count_cdf: Floats  # of the number of common features besides the constant, 0 .. 27
     band: NDArray[np.int8]  # of click rates, by that number
@@ -40,12 +40,12 @@ class Visitors(NamedTuple):
 @cache
 def aggregates() -> dict[str, Any]:
     """The figures that the day imitates; see ``r6b_aggregates.json``."""
-    text = resources.files("driftls.logs").joinpath("r6b_aggregates.json").read_text()
+    text = resources.files("driftls.logs.synthetic").joinpath("r6b_aggregates.json").read_text()
     return dict(json.loads(text))
 
 
 @cache
-def make_visitors(anonymous: float, rare: float) -> Visitors:
+def user_kinds(anonymous: float, rare: float) -> Users:
     figures = aggregates()
     # The profile's number of common features besides the constant, 0 .. 27; never 0, which is no profile.
     histogram = figures["visitors_by_common_ids"]
@@ -63,7 +63,7 @@ def make_visitors(anonymous: float, rare: float) -> Visitors:
     rare_weight = np.random.default_rng(0).permutation(rare_weight)
     poisson = rare ** np.arange(MOST_RARE + 1.0) / np.cumprod([1.0, *range(1, MOST_RARE + 1)])
     edges = [int(k) - 1 for k in figures["ctr_by_common_ids"]]
-    return Visitors(
+    return Users(
         count_cdf=_cdf(np.array([anonymous, *((1 - anonymous) * profile[1:])])),
         band=(np.searchsorted(edges, np.arange(len(profile)), side="right") - 1).astype(np.int8),
         take=_largest_entropy(profile, size, wanted),
@@ -111,42 +111,42 @@ def _largest_entropy(count: Floats, size: Ints, wanted: Floats) -> Floats:
         odds /= np.exp(np.log(odds).mean())
 
 
-def draw(visitors: Visitors, tape: Floats) -> tuple[Ints, NDArray[np.int32], NDArray[np.int8]]:
+def draw_users(users: Users, tape: Floats) -> tuple[Ints, NDArray[np.int32], NDArray[np.int8]]:
     n = len(tape)
     start, band = np.zeros(n + 1, np.int64), np.empty(n, np.int8)
-    index = np.empty(n * (1 + len(visitors.count_cdf) + MOST_RARE), np.int32)
-    drawmake_visitors(tape, visitors, np.zeros(DIM, np.bool_), start, index, band)
+    index = np.empty(n * (1 + len(users.count_cdf) + MOST_RARE), np.int32)
+    fill_users(tape, users, np.zeros(DIM, np.bool_), start, index, band)
     return start, index[: start[-1]].copy(), band
 
 
 @kernel
-def drawmake_visitors(tape: Any, visitors: Any, has: Any, start: Any, index: Any, band: Any) -> None:
-    """Features of one visitor a row of the tape, as CSR rows; `has` is scratch, all False"""
+def fill_users(tape: Any, users: Any, has: Any, start: Any, index: Any, band: Any) -> None:
+    """Features of one user a row of the tape, as CSR rows; `has` is scratch, all False"""
     used = 0
     for i in range(len(tape)):
         has[0] = True
-        count = np.searchsorted(visitors.count_cdf, tape[i, COUNT], side="right")
-        band[i] = visitors.band[count]
+        count = np.searchsorted(users.count_cdf, tape[i, COUNT], side="right")
+        band[i] = users.band[count]
         left = count
-        for item in range(len(visitors.one)):
+        for item in range(len(users.one)):
             if left == 0:
                 break
-            u, chance = tape[i, ITEM + item], visitors.take[item, left]
+            u, chance = tape[i, ITEM + item], users.take[item, left]
             if u < chance:
-                split, other = visitors.split[item], visitors.other[item]
+                split, other = users.split[item], users.other[item]
                 if split >= 0.0 and u >= split * chance:
                     has[other] = True
                 else:
-                    has[visitors.one[item]] = True
+                    has[users.one[item]] = True
                 left -= 1
                 if split < 0.0 and other >= 0:
                     has[other] = True
                     left -= 1
         if count > 0:
-            extra = np.searchsorted(visitors.rare_count_cdf, tape[i, RARE_COUNT], side="right")
+            extra = np.searchsorted(users.rare_count_cdf, tape[i, RARE_COUNT], side="right")
             for k in range(extra):
-                draw = np.searchsorted(visitors.rare_cdf, tape[i, RARE + k], side="right")
-                has[visitors.rare[draw]] = True
+                draw = np.searchsorted(users.rare_cdf, tape[i, RARE + k], side="right")
+                has[users.rare[draw]] = True
         for j in range(len(has)):
             if has[j]:
                 index[used] = j
