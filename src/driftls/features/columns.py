@@ -101,6 +101,7 @@ class Space:
         self.columns: dict[Any, Column] = {}
         self.records = 0
         self.names = 0
+        self.plain = True  # whether no value was a list or array, which could be changed in place
 
     def column(self, name: Any) -> Column:
         """The column of this name, a new one if it is new."""
@@ -129,34 +130,35 @@ class Space:
         columns = self.columns
         self.records += 1
         for name, value in record.items():
-            column = columns.get(name) or self.column(name)
-            kind = type(value)
-            if kind is str:
-                key, x = value, 1.0
-            elif kind in NUMBERS and -LARGEST < value < LARGEST and not column.category:
-                key, x = None, value
-            else:
-                self._add_rest(column, value, codes, values)
+            try:
+                column = columns[name]
+                kind = type(value)
+                if kind is str:
+                    codes.append(column.codes[value])
+                    values.append(1.0)
+                elif kind in NUMBERS and -LARGEST < value < LARGEST and not column.category:
+                    codes.append(column.codes[None])
+                    values.append(value)
+                else:
+                    column.present += self._add_rest(column, value, codes, values)
+                    continue
+            except KeyError:  # a new column, or a new name
+                column = self.column(name)
+                column.present += self._add_rest(column, value, codes, values)
                 continue
-            code = column.codes.get(key)
-            codes.append(self.code(column, key) if code is None else code)
-            values.append(x)
             column.present += 1
 
-    def _add_rest(self, column: Column, value: Any, codes: list[int], values: list[float]) -> None:
-        """What is neither text nor a Python number."""
+    def _add_rest(self, column: Column, value: Any, codes: list[int], values: list[float]) -> bool:
+        """Append a value of any kind; returns whether there is one."""
         if isinstance(value, np.ndarray):
             value = value.tolist()
         several = isinstance(value, list | tuple)
-        found = [
-            (k if key is None and several else key, x)
-            for k, entry in enumerate(value if several else (value,))
-            if (plain := scalar(entry, column)) is not None
-            for key, x in (plain,)
-        ]
+        self.plain &= not several
+        entries = [scalar(entry, column) for entry in (value if several else [value])]
+        found = [(k if several and entry[0] is None else entry[0], entry[1]) for k, entry in enumerate(entries) if entry]
         codes += [self.code(column, key) for key, _ in found]
         values += [x for _, x in found]
-        column.present += several or bool(found)
+        return several or bool(found)
 
     def coded(self, records: Iterable[Any]) -> Coded:
         """Records, one after the other."""

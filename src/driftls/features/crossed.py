@@ -94,12 +94,10 @@ class CrossedArms:
 
     def tocsr(self) -> sp.csr_array:
         """The same as a sparse matrix with a row for each arm."""
-        place = sp.csr_array(
-            (np.ones(self.blocks.size), (np.arange(self.blocks.size), self.blocks + self.shared)),
-            shape=(self.blocks.size, self.count + self.shared),
-        )
-        if self.shared:
-            place[:, [0]] = 1.0
+        at = self.blocks[:, None] + int(self.shared)
+        at = np.hstack([np.zeros_like(at), at]) if self.shared else at
+        start = at.shape[1] * np.arange(len(at) + 1)
+        place = sp.csr_array((np.ones(at.size), at.ravel(), start), shape=(len(at), self.count + self.shared))
         return sp.csr_array(sp.vstack([sp.kron(place, self.users[[n]], "csr") for n in range(self.row.shape[0])]))
 
 

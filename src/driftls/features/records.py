@@ -89,6 +89,7 @@ class Features(FeatureMap):
             code = self._index.code("constant")
             self._index.size[1] = buckets(np.array([code]), int(dim))[0] if dim is not None else code
         self._last: tuple[Any, Any] = (None, None)  # a pool of items, and its codes
+        self._one = np.zeros(2, np.int64)  # where the codes of one user begin and end
         self._lock = Lock()
 
     # -- what it says of itself ----------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ class Features(FeatureMap):
     @property
     def dim(self) -> int:
         """The length of an arm; with a vocabulary, by now."""
-        return int(self._index.size[0])
+        return self._index.size.item(0)
 
     @property
     def names(self) -> list[str]:
@@ -124,7 +125,8 @@ class Features(FeatureMap):
         counts = np.bincount(buckets(np.concatenate([users, items]) & LOW, self.dim), minlength=self.dim)
         for code in users.tolist() if self._crossed.size else ():
             with_ = items if self._crossed.size == 1 else items[self._crossed[code >> 32, items >> 32]]
-            np.add.at(counts, buckets(((code & LOW) << 32) | (with_ & LOW), self.dim), 1)
+            keys = (with_ & LOW).astype(np.uint64) | (np.uint64(code & LOW) << np.uint64(32))
+            np.add.at(counts, buckets(keys, self.dim), 1)
         if self.constant:
             counts[self._index.size[1]] += 1
         names = int(counts.sum())
@@ -150,20 +152,21 @@ class Features(FeatureMap):
             from driftls.logs.events import Block
 
             return self.rows(Block.from_events([user]))
-        if not isinstance(user, Mapping) or items is None:
+        if items is None or (type(user) is not dict and not isinstance(user, Mapping)):
             raise InputError(f"expected a user (a dict) and items (a list of dicts), got {user!r} and {items!r}.")
         with self._lock:
-            size = self.dim
+            codes: list[int] = []
+            values: list[float] = []
+            size = self._index.size.item(0)
             try:
-                codes: list[int] = []
-                values: list[float] = []
                 self._users.add(user, codes, values)
                 pool = items if type(items) is Pool else self._pool(items)
             except InputError:
                 self._take_back(size)
                 raise
-            one = Coded(np.array([0, len(codes)]), np.array(codes, np.int64), np.array(values, np.float64))
-            return self._rows(one, pool.items, pool.pairs, (1 + len(codes)) * (len(pool.items.code) + len(pool.items)))
+            self._one[1] = len(codes)
+            one = Coded(self._one, np.array(codes, np.int64), np.array(values, np.float64))
+            return self._rows(one, pool.items, pool.pairs, (1 + len(codes)) * pool.most)
 
     def pool(self, items: Any) -> Pool:
         """Items whose codes are looked up once, for `arms`."""
@@ -178,11 +181,10 @@ class Features(FeatureMap):
                 return self._last[1]  # type: ignore[no-any-return]
         except ValueError:  # arrays cannot be compared
             pass
+        self._items.plain = True
         pool = Pool.of(self._items.coded(items))
-        copied = [dict(item) if isinstance(item, Mapping) else item for item in items]
-        values = [value for item in copied if isinstance(item, dict) for value in item.values()]
-        plain = all(isinstance(value, str | int | float | None) for value in values)  # what nobody can change in place
-        self._last = (copied, pool) if plain else (None, None)
+        copied = [dict(item) if isinstance(item, Mapping) else item for item in items] if self._items.plain else None
+        self._last = copied, pool
         return pool
 
     # -- many at once --------------------------------------------------------------------------------------------------
@@ -238,7 +240,10 @@ class Features(FeatureMap):
         """The rows of these pairs of a user and an item; `most`: how many entries they can have."""
         if most is not None and most <= ENTRIES:
             return self._piece(users, items, pairs, most)
-        ends = np.cumsum((1 + np.diff(users.start)[pairs[0]]) * (1 + np.diff(items.start)[pairs[1]]))
+        each, other = np.diff(users.start)[pairs[0]], np.diff(items.start)[pairs[1]]
+        if not self._crossed.size:
+            return self._piece(users, items, pairs, int((1 + each + other).sum()))
+        ends = np.cumsum((1 + each) * (1 + other))
         borders = np.flatnonzero(np.diff(ends // ENTRIES)) + 1
         bounds = np.diff(ends[np.append(borders, len(ends)) - 1], prepend=0) if len(ends) else [0]
         parts = zip(np.split(pairs, borders, axis=1), bounds)
@@ -258,7 +263,9 @@ class Features(FeatureMap):
         )
         if self._users.names + self._items.names > NAMES:
             self._forget()
-        return Rows(indices[:end], values[:end], start, self.dim)
+        if end < most:
+            indices, values = indices[:end], values[:end]
+        return Rows(indices, values, start, self.dim)
 
     def _take_back(self, size: int) -> None:
         """Drop the names that came since there were `size`: what was refused changes nothing."""
@@ -293,15 +300,18 @@ class Features(FeatureMap):
 
 
 class Pool(NamedTuple):
-    """Items as codes, and the pairs of one user with each."""
+    """Items as codes, the pairs of one user with each, and how many entries there can be for each of the user's."""
 
     items: Coded
     pairs: Ints
+    most: int
 
     @classmethod
     def of(cls, items: Coded) -> Pool:
         """The pool of these items."""
-        return cls(items, np.stack([np.zeros(len(items), np.int64), np.arange(len(items))]))
+        pairs = np.zeros((2, len(items)), np.int64)
+        pairs[1] = np.arange(len(items))
+        return cls(items, pairs, len(items.code) + len(items))
 
 
 NOBODY = Pool.of(Coded(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0)))

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftls.errors import InputError
 from driftls.features.columns import LARGEST, Column, Space, scalar
 from driftls.features.rows import Coded, Floats, Ints
+from driftls.kernels.compile import kernel
 
-Cells = tuple[Ints, Ints, Floats]  # how many entries each row has; their codes; their values
+NONE, NOTHING = np.empty(0, np.int64), np.empty(0)
+PIECE = 4096  # rows that are written at once, so that they stay in the processor's cache
+
+
+class Cells(NamedTuple):
+    """A column. Entry p has the code ``codes[place[p]]``, or codes[0] without places; the last code, -1, is of nulls.
+
+    start: where the entries of each row begin, or empty if each has one. value: NaN is missing; without, all are 1.
+    """
+
+    start: Ints
+    place: NDArray[np.int32]
+    codes: Ints
+    value: Floats
 
 
 def is_table(x: Any) -> bool:
@@ -33,14 +48,36 @@ def coded_table(space: Space, table: Any) -> Coded:
     if arrow is None:
         names = list(table) if isinstance(table, Mapping) else list(getattr(table, "columns", ()))
         return space.coded(dict(zip(names, row)) for row in zip(*(list(table[name]) for name in names), strict=True))
-    cells = []
-    for name, array in zip(arrow.column_names, arrow.columns):
-        column = space.column(name)
-        lengths, code, value, missing = _cells(space, column, array)
-        column.present += len(array) - missing
-        cells.append((lengths, code, value))
+    columns = [(space.column(name), array) for name, array in zip(arrow.column_names, arrow.columns)]
+    cells = [_cells(space, column, array) for column, array in columns]
+    start = np.zeros(arrow.num_rows + 1, np.int64)
+    for (column, array), one in zip(columns, cells):
+        absent = take(*one, 0, start[1:], NONE, NOTHING)  # counts the entries of each row
+        column.present += len(array) - (array.null_count if len(one.start) else absent)
+    np.cumsum(start, out=start)
+    code, value, cursor = np.empty(start[-1], np.int64), np.empty(start[-1]), start[:-1].copy()
+    for first in range(0, arrow.num_rows, PIECE):
+        for one in cells:
+            take(*one, first, cursor[first : first + PIECE], code, value)
     space.records += arrow.num_rows
-    return _side_by_side(cells, arrow.num_rows)
+    return Coded(start, code, value)
+
+
+@kernel
+def take(start, place, codes, value, first, cursor, code_out, value_out):  # type: ignore[no-untyped-def]
+    """Entries of a column, from row `first` on, to where the cursor of each row stands; returns how many are missing."""
+    missing = 0
+    for k in range(len(cursor)):
+        row = first + k
+        for p in range(start[row] if len(start) else row, start[row + 1] if len(start) else row + 1):
+            code, x = codes[place[p] if len(place) else 0], value[p] if len(value) else 1.0
+            if code < 0 or x != x:
+                missing += 1
+                continue
+            if len(code_out):
+                code_out[cursor[k]], value_out[cursor[k]] = code, x
+            cursor[k] += 1
+    return missing
 
 
 def as_arrow(table: Any) -> Any:
@@ -57,64 +94,48 @@ def as_arrow(table: Any) -> Any:
         return None
 
 
-def _cells(space: Space, column: Column, array: Any) -> tuple[Ints, Ints, Floats, int]:
-    """The entries of a column of Arrow, and how many of its cells are missing."""
-    import pyarrow as pa
+def _cells(space: Space, column: Column, array: Any) -> Cells:
+    """A column of Arrow."""
     import pyarrow.compute as pc
+    from pyarrow import types
 
-    kind = pa.types
-    if kind.is_list(array.type) or kind.is_large_list(array.type) or kind.is_fixed_size_list(array.type):
-        lengths = pc.list_value_length(array).fill_null(0).to_numpy().astype(np.int64)
-        place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        inside, code, value, _ = _flat(space, column, pc.list_flatten(array), place)
-        row = np.repeat(np.arange(len(lengths)), lengths)
-        return np.bincount(row[inside], minlength=len(lengths)), code, value, array.null_count
-    present, code, value, missing = _flat(space, column, array, None)
-    return present.astype(np.int64), code, value, missing
+    if not (types.is_list(array.type) or types.is_large_list(array.type) or types.is_fixed_size_list(array.type)):
+        return _flat(space, column, array, None)
+    start = np.zeros(len(array) + 1, np.int64)
+    np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(), out=start[1:])
+    place = np.arange(start[-1]) - np.repeat(start[:-1], np.diff(start))
+    return _flat(space, column, pc.list_flatten(array), place.astype(np.int32))._replace(start=start)
 
 
-def _flat(space: Space, column: Column, array: Any, place: Ints | None) -> tuple[Any, Ints, Floats, int]:
-    """Which cells there are, their codes and values; `place`: where numbers stand in their lists."""
+def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
+    """Cells, or the entries of lists; `place`: where in its list a number stands."""
     import pyarrow as pa
 
-    kind = pa.types
-    if kind.is_dictionary(array.type) and not _is_text(array.type.value_type):
-        array = array.cast(array.type.value_type)
-    if _is_number(array.type) and not column.category:
-        value = array.cast(pa.uint8() if kind.is_boolean(array.type) else array.type)
+    kind = array.type
+    if pa.types.is_dictionary(kind) and not _is_text(kind.value_type):
+        array, kind = array.cast(kind.value_type), kind.value_type
+    if _is_number(kind) and not column.category:
+        value = array.cast(pa.uint8()) if pa.types.is_boolean(kind) else array
         value = value.cast(pa.float64(), safe=False).to_numpy()  # nulls become NaN
-        present = value == value
-        value = value[present]
-        if len(value) and not np.abs(value).max() < LARGEST:
-            scalar(value[np.argmax(np.abs(value))], column)  # which says what is wrong
-        keys = [None] if place is None else range(int(place[present].max(initial=-1)) + 1)
-        codes = np.array([space.code(column, key) for key in keys] if len(value) else [], np.int64)
-        which = np.zeros(len(value), np.int64) if place is None else place[present]
-        return present, codes[which], value, int(len(present) - present.sum())
-    if kind.is_null(array.type):
-        return np.zeros(len(array), bool), np.empty(0, np.int64), np.empty(0), len(array)
-    if not (_is_text(array.type) or _is_number(array.type) or kind.is_dictionary(array.type)):
+        largest = np.nanmax(np.abs(value)) if (value == value).any() else -1.0
+        if not largest < LARGEST:
+            scalar(largest, column)  # which says what is wrong
+        keys = [None] if place is None else range(int(place.max(initial=-1)) + 1)
+        codes = [space.code(column, key) for key in keys] if largest >= 0 else [-1] * len(keys)
+        return Cells(NONE, NONE.astype(np.int32) if place is None else place, np.array([*codes, -1]), value)
+    if not (_is_text(kind) or _is_number(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind)):
         first = array.drop_null()[:1].to_pylist()
         scalar(first[0] if first else None, column)
-        raise InputError(f"column {column.name!r}: expected numbers, text or lists of them, got {array.type}.")
-    return _categories(space, column, array)
-
-
-def _categories(space: Space, column: Column, array: Any) -> tuple[Any, Ints, Floats, int]:
-    import pyarrow as pa
-
-    if not pa.types.is_dictionary(array.type):
-        if str(array.type) == "string_view":
-            array = array.cast(pa.large_string())
-        array = array.dictionary_encode()
-    array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    place = array.indices.fill_null(-1).to_numpy().astype(np.int64)
-    used = np.bincount(place + 1, minlength=len(array.dictionary) + 1)[1:] > 0  # a dictionary may hold what no row has
+        raise InputError(f"column {column.name!r}: expected numbers, text or lists of them, got {kind}.")
+    array = array.cast(pa.large_string()) if str(kind) == "string_view" else array
+    array = pa.chunked_array([array] if isinstance(array, pa.Array) else array.chunks, array.type)
+    array = array.dictionary_encode().unify_dictionaries().combine_chunks()
+    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+    place = array.indices.fill_null(len(array.dictionary)).to_numpy().astype(np.int32, copy=False)
+    used = np.bincount(place, minlength=len(array.dictionary) + 1) > 0  # a dictionary may hold what no row has
     plain = [scalar(entry, column) if use else None for entry, use in zip(array.dictionary.to_pylist(), used)]
-    codes = np.array([-1 if entry is None else space.code(column, entry[0]) for entry in plain] + [-1], np.int64)[place]
-    present = codes >= 0
-    return present, codes[present], np.ones(int(present.sum())), int(len(present) - present.sum())
+    codes = [-1 if entry is None else space.code(column, entry[0]) for entry in plain]
+    return Cells(NONE, place, np.array([*codes, -1], np.int64), NOTHING)
 
 
 def _is_text(kind: Any) -> bool:
@@ -125,17 +146,3 @@ def _is_number(kind: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
-
-
-def _side_by_side(cells: list[Cells], rows: int) -> Coded:
-    """Columns to rows: a record has the entries of its columns one after the other."""
-    start = np.zeros(rows + 1, np.int64)
-    for lengths, _, _ in cells:
-        start[1:] += lengths
-    np.cumsum(start, out=start)
-    code, value, cursor = np.empty(start[-1], np.int64), np.empty(start[-1]), start[:-1].copy()
-    for lengths, codes, values in cells:
-        at = np.repeat(cursor - (np.cumsum(lengths) - lengths), lengths) + np.arange(len(codes))
-        code[at], value[at] = codes, values
-        cursor += lengths
-    return Coded(start, code, value)
