@@ -199,7 +199,9 @@ def test_what_does_not_fit_is_refused(block: Block) -> None:
         UserArmCrosses(DIM, articles=0)
     with pytest.raises(SettingsError, match=r"width must be a whole number of at least 1, got 1\.5"):
         Hashed(1.5, user_dim=DIM)  # type: ignore[arg-type]
-    with pytest.raises(FileFormatError, match="one of Features, OuterProduct, UserOnly, UserArmCrosses, Hashed, got 'Lasso'"):
+    with pytest.raises(
+        FileFormatError, match="one of Features, OuterProduct, UserOnly, UserArmCrosses, Hashed, got 'Lasso'"
+    ):
         from_header({"features": "Lasso", "version": 1})
     with pytest.raises(NewerFileError, match="version 3"):
         from_header({**UserOnly(3).to_header(), "version": 3})

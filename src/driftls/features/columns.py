@@ -1,4 +1,4 @@
-"""Names of features, and records as codes of them: `{"age": 31, "city": "Oslo"}` has the names "age" and "city=Oslo"."""
+"""Names of features, and records as codes of them: {"age": 31, "city": "Oslo"} has the names "age" and "city=Oslo"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from driftls.errors import InputError
-from driftls.features.rows import Coded, Floats, Ints, refill
+from driftls.features.rows import Coded, Ints, refill
 
 Key = str | int | None  # a category, a place in a list of numbers, or the number itself
 NUMBERS = frozenset({bool, int, float})
@@ -155,7 +155,9 @@ class Space:
         several = isinstance(value, list | tuple)
         self.plain &= not several
         entries = [scalar(entry, column) for entry in (value if several else [value])]
-        found = [(k if several and entry[0] is None else entry[0], entry[1]) for k, entry in enumerate(entries) if entry]
+        found = [
+            (k if several and entry[0] is None else entry[0], entry[1]) for k, entry in enumerate(entries) if entry
+        ]
         codes += [self.code(column, key) for key, _ in found]
         values += [x for _, x in found]
         return several or bool(found)

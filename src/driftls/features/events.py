@@ -89,11 +89,13 @@ class OuterProduct(EventFeatures):
     def _matrix(self, block: Block, users: Rows, line: Ints) -> Floats:
         features = block.arm_features
         if features is None:
-            raise InputError("OuterProduct needs logs with article features. Use UserArmCrosses or Hashed for this one.")
+            raise InputError(
+                "OuterProduct needs logs with article features. Use UserArmCrosses or Hashed for this one."
+            )
         if features.shape[1] != self.arm_dim:
             raise DimensionError(f"the articles have {features.shape[1]} features, but arm_dim={self.arm_dim}.")
         products = users.tocsr().toarray()[line][:, :, None] * features[block.candidates][:, None, :]
-        return products.reshape(len(products), self.dim)
+        return np.asarray(products.reshape(len(products), self.dim))
 
 
 @dataclass(frozen=True)

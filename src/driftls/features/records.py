@@ -75,7 +75,9 @@ class Features(FeatureMap):
         constant: bool = True,
     ) -> None:
         if dim is not None and not (isinstance(dim, int | np.integer) and 1 <= dim < 2**31):
-            raise SettingsError(f"dim must be a whole number from 1 to 2^31 - 1, or None for a vocabulary, got {dim!r}.")
+            raise SettingsError(
+                f"dim must be a whole number from 1 to 2^31 - 1, or None for a vocabulary, got {dim!r}."
+            )
         if isinstance(categories, str):
             raise SettingsError(f"categories must be a list of columns, got {categories!r}. Pass [{categories!r}].")
         self.hashed, self.constant = dim is not None, bool(constant)
@@ -97,7 +99,7 @@ class Features(FeatureMap):
     @property
     def dim(self) -> int:
         """The length of an arm; with a vocabulary, by now."""
-        return self._index.size.item(0)
+        return int(self._index.size.item(0))
 
     @property
     def names(self) -> list[str]:
@@ -141,7 +143,8 @@ class Features(FeatureMap):
 
     def user(self, user: Any) -> Rows:
         """The row of one user, for one model an arm; or of one record, for a regression."""
-        return self.arms(user, NOBODY)
+        rows: Rows = self.arms(user, NOBODY)
+        return rows
 
     def arms(self, user: Any, items: Any = None) -> Any:
         """The arms of a user (a dict) and items (a list of dicts or ids, a table, or a `pool`), a row for each item.
@@ -190,7 +193,7 @@ class Features(FeatureMap):
     # -- many at once --------------------------------------------------------------------------------------------------
 
     def table(self, users: Any, items: Any = None) -> Any:
-        """The rows of a table, or list of dicts, as a csr_array; with `items`, row by row the user's with the item's."""
+        """The rows of a table or list of dicts as a csr_array; with `items`, row k is of user k and item k."""
         return self._many(users, items, every=False).tocsr()
 
     def rounds(self, users: Any, items: Any) -> Any:
@@ -223,7 +226,9 @@ class Features(FeatureMap):
                 raise
             n, k = len(one), len(other)
             if items is not None and not every and n != k:
-                raise InputError(f"expected an item for each user, got {n} users and {k} items. Use rounds for all pairs.")
+                raise InputError(
+                    f"expected an item for each user, got {n} users and {k} items. Use rounds for all pairs."
+                )
             pairs = np.stack([np.arange(n), np.arange(n) if items is not None else np.zeros(n, np.int64)])
             if every:
                 pairs = np.stack([np.repeat(np.arange(n), k), np.tile(np.arange(k), n)])
@@ -326,7 +331,7 @@ def _pairs_of(cross: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _grouped(cross: tuple[tuple[str, str], ...]) -> tuple[list[dict[str, int]], Any]:
-    """Numbers from 1 for the columns that crosses name, of users and of items; and which are crossed, (users, items)."""
+    """Numbers from 1 for the columns that crosses name, on either side; and which are crossed, (users, items)."""
     if not cross or ("*", "*") in cross:
         return [{}, {}], np.ones((1, 1) if cross else (0, 0), np.bool_)
     named = [sorted({pair[side] for pair in cross} - {"*"}) for side in (0, 1)]

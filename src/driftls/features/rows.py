@@ -60,7 +60,7 @@ def mixed(key: Any) -> Any:
 
 
 @leaf
-def bucket(key: int, size: int) -> int:
+def bucket(key: Any, size: Any) -> Any:
     """The place of a key among `size`: a product of the upper bits, where a remainder would cost a division"""
     return np.int64(((mixed(np.uint64(key)) >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32))
 
@@ -110,10 +110,11 @@ def refill(keys: Ints, slots: Any, size: int) -> None:
             slots[slot_of(keys, slots, keys[j])] = j
 
 
-@kernel
-def assemble(  # type: ignore[no-untyped-def]  # flat, because a call costs less for arrays than for tuples of them
-    u_start, u_code, u_value, i_start, i_code, i_value, pairs, crossed, size, keys, slots, indices, values, start
-):
+@kernel  # flat arguments: a call costs less for arrays than for tuples of them
+def assemble(
+    u_start: Any, u_code: Any, u_value: Any, i_start: Any, i_code: Any, i_value: Any, pairs: Any, crossed: Any,
+    size: Any, keys: Any, slots: Any, indices: Any, values: Any, start: Any,
+) -> int:  # fmt: skip
     """Row k of the user pairs[0, k] and the item pairs[1, k]: a constant, the user's names, the item's, their crosses.
 
     crossed: which groups of columns are crossed, user by item; (1, 1) if all are, and of size 0 if none is.

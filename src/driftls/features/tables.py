@@ -64,8 +64,8 @@ def coded_table(space: Space, table: Any) -> Coded:
 
 
 @kernel
-def take(start, place, codes, value, first, cursor, code_out, value_out):  # type: ignore[no-untyped-def]
-    """Entries of a column, from row `first` on, to where the cursor of each row stands; returns how many are missing."""
+def take(start: Any, place: Any, codes: Any, value: Any, first: int, cursor: Any, code_out: Any, value_out: Any) -> int:
+    """Entries of a column, from row `first` on, to where each row's cursor stands; returns how many are missing."""
     missing = 0
     for k in range(len(cursor)):
         row = first + k
@@ -127,10 +127,10 @@ def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
         first = array.drop_null()[:1].to_pylist()
         scalar(first[0] if first else None, column)
         raise InputError(f"column {column.name!r}: expected numbers, text or lists of them, got {kind}.")
-    array = array.cast(pa.large_string()) if str(kind) == "string_view" else array
-    array = pa.chunked_array([array] if isinstance(array, pa.Array) else array.chunks, array.type)
-    array = array.dictionary_encode().unify_dictionaries().combine_chunks()
-    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+    array = array.cast(pa.large_string()) if not pa.types.is_dictionary(kind) and not _is_number(kind) else array
+    chunked = pa.chunked_array([array]) if isinstance(array, pa.Array) else array
+    chunks = chunked.dictionary_encode().unify_dictionaries().chunks
+    array = pa.concat_arrays(chunks) if chunks else pa.nulls(0, pa.string()).dictionary_encode()
     place = array.indices.fill_null(len(array.dictionary)).to_numpy().astype(np.int32, copy=False)
     used = np.bincount(place, minlength=len(array.dictionary) + 1) > 0  # a dictionary may hold what no row has
     plain = [scalar(entry, column) if use else None for entry, use in zip(array.dictionary.to_pylist(), used)]
