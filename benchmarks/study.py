@@ -2,7 +2,6 @@
 
     python -m benchmarks.study speedup              # 16 equal tasks on one worker and on two
     python -m benchmarks.study overhead             # of the engine, a task: loky and Dask
-    python -m benchmarks.study average              # what averaged shards lose against one stream
     python -m benchmarks.study fit --rows 20000000  # rows/s from Parquet, peak memory, against reading alone
     python -m benchmarks.study [--quick]            # all of them
 
@@ -25,8 +24,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from driftls import fit as fits
 from driftls import paper, parallel
 from driftls.features import UserFeatures
@@ -34,7 +31,6 @@ from driftls.history import Reservoir
 from driftls.policies import named
 from driftls.study.plan import Bandit
 from driftls.study.tasks import Task, complete
-from driftls.trackers import RLS
 
 TASKS, CALLS = 16, 400
 
@@ -67,10 +63,11 @@ def overhead() -> dict[str, float]:
 
 def _per_task(**where: Any) -> float:
     """Seconds of one of two workers for a call that does nothing, once they run."""
-    list(parallel.parallel_map(abs, range(8), **where))
-    begin = time.perf_counter()
-    list(parallel.parallel_map(abs, range(CALLS), **where))
-    return 2 * (time.perf_counter() - begin) / CALLS
+    with parallel.Workers(**where) as pool:
+        list(pool.map(abs, range(8)))
+        begin = time.perf_counter()
+        list(pool.map(abs, range(CALLS)))
+        return 2 * (time.perf_counter() - begin) / CALLS
 
 
 @contextmanager
@@ -93,42 +90,6 @@ def _cluster() -> Iterator[str]:
             for process in started:
                 process.kill()
                 process.wait()
-
-
-def _stream(shard: int, dim: int, rows: int, nnz: int) -> Iterator[tuple[Any, Any]]:
-    """Sparse rows of a theta that all shards share, in blocks of 4,096."""
-    import scipy.sparse as sp
-
-    theta = np.random.default_rng(dim).normal(size=dim) / np.sqrt(nnz)
-    rng = np.random.default_rng([dim, shard])
-    for first in range(0, rows, 4096):
-        count = min(4096, rows - first)
-        columns = np.sort(rng.integers(0, dim // nnz, (count, nnz)) + np.arange(nnz) * (dim // nnz), axis=1)
-        X = sp.csr_array((rng.normal(size=columns.size), columns.ravel(), np.arange(count + 1) * nnz), (count, dim))
-        yield X, X @ theta + 0.5 * rng.normal(size=count)
-
-
-def average(dim: int = 2000, rows: int = 25_000, shards: int = 8) -> dict[str, float]:
-    """Relative distance from the exact theta, and from theta*, of one stream and of averaged shards."""
-    read = partial(_stream, dim=dim, rows=rows, nnz=10)
-    exact = RLS(dim, method="cholesky")
-    for shard in range(shards):
-        for X, y in read(shard):
-            exact._absorb(X, y, 1.0)
-    theta = np.random.default_rng(dim).normal(size=dim) / np.sqrt(10)
-    thetas = {"exact": exact.theta}
-    fits.GRAM_UP_TO = 0
-    for name, workers in (("one stream", 1), ("averaged shards", 2)):
-        policy = named.POLICIES["flinucb-saga"](dim, None, 0, history=Reservoir(100_000))
-        thetas[name] = fits.fit(policy, range(shards), read, workers=workers).policy.theta
-    found = {}
-    for name, estimate in thetas.items():
-        to_exact = np.linalg.norm(estimate - exact.theta) / np.linalg.norm(exact.theta)
-        to_truth = np.linalg.norm(estimate - theta) / np.linalg.norm(theta)
-        excess = np.linalg.norm(estimate - theta) ** 2 / np.linalg.norm(exact.theta - theta) ** 2
-        print(f"{name:<16} from exact {to_exact:.4f}, from theta* {to_truth:.4f}, squared error {excess:.2f}x exact's")
-        found[name] = float(to_exact)
-    return found
 
 
 def _days(folder: Path, rows: int) -> list[str]:
@@ -189,7 +150,7 @@ def _run(call: Any) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figure", nargs="?", choices=("speedup", "overhead", "average", "fit"), help="all if not given")
+    parser.add_argument("figure", nargs="?", choices=("speedup", "overhead", "fit"), help="all if not given")
     parser.add_argument("--rounds", type=int, default=60_000, help="of each of the equal tasks")
     parser.add_argument("--rows", type=int, default=20_000_000, help="to fit")
     parser.add_argument("--policy", default="flinucb-cd", help="to fit")
@@ -199,7 +160,6 @@ def main() -> None:
     figures = {
         "speedup": partial(speedup, chosen.rounds),
         "overhead": overhead,
-        "average": average,
         "fit": partial(fit, 1_000_000 if chosen.quick else chosen.rows, chosen.policy),
     }
     for name in [chosen.figure] if chosen.figure else figures:
