@@ -39,9 +39,19 @@ def test_the_version():
     assert (done.returncode, done.stdout, done.stderr) == (0, f"driftls {__version__}\n", "")
 
 
+def test_alone_it_greets_with_three_things_to_do_first():
+    done = driftls()
+    assert (done.returncode, done.stderr) == (0, "")
+    commands = [line.split() for line in done.stdout.splitlines() if line.startswith("  driftls ")]
+    assert [command[1] for command in commands] == ["reproduce", "simulate", "synth", "replay"]
+    for command in commands:  # which exist, with these options
+        told = driftls(command[1], "--help").stdout
+        assert all(option in told for option in command if option.startswith("--"))
+
+
 @pytest.mark.parametrize(
     "command",
-    [[], ["warmup"], ["reproduce"], ["report"], ["simulate"]],
+    [[], ["warmup"], ["study"], ["fit"], ["reproduce"], ["report"], ["simulate"]],
     ids=lambda command: " ".join(command) or "driftls",
 )
 def test_help_has_examples(command):
@@ -54,9 +64,11 @@ def test_help_has_examples(command):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "Usage"),
         (["fly"], "No such command 'fly'"),
-        (["warmup", "--only", "lasso"], "'lasso' is not one of saga, sag, svrg, gd, cd, diagonal, rls, ols, linucb"),
+        (
+            ["warmup", "--only", "lasso"],
+            "'lasso' is not one of saga, sag, svrg, gd, cd, diagonal, rls, ols, linucb-auto, disjoint, linucb",
+        ),
         (["reproduce", "--seed", "-1"], "Invalid value for '--seed'"),
         (["reproduce", "--only", "figure-9"], "driftls: only must name experiments, got 'figure-9'. There are "),
         (["reproduce", "--quick", "--full"], "not together with --full"),
@@ -150,7 +162,7 @@ def compiled(cache):
 def test_warmup_says_what_it_did_in_one_line(warm):
     done, cache = warm
     files = compiled(cache)
-    assert done.stdout.startswith(f"saga, greedy: {len(files)} kernels compiled, 0 were kept, ")
+    assert done.stdout.startswith(f"saga, greedy: {len(files)} kernels compiled in ")
     assert str(cache) in done.stdout
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""
@@ -222,7 +234,7 @@ def test_progress_is_shown_on_a_terminal_and_leaves_stdout_alone(warm):
     seen = os.read(terminal, 1 << 16).decode()
     os.close(terminal)
     assert json.loads(done.stdout)["compiled"] == 0
-    assert "saga, sparse rows" in seen
+    assert "saga" in seen
 
 
 # -- simulate --------------------------------------------------------------------------------------------------------
@@ -261,11 +273,21 @@ def test_simulate_prints_the_same_as_a_table(simulated):
     result, _ = simulated
     done = driftls("simulate", "--policy", "linucb,random", *PROBLEM)
     assert (done.returncode, done.stderr) == (0, "")
-    head, *lines = done.stdout.splitlines()
-    assert head.split() == ["regret", "95%", "reward", "tracking", "choose", "us", "learn", "us"]
+    head, _, *lines = done.stdout.splitlines()
+    assert head.split() == ["policy", "regret", "reward", "tracking", "error", "choose", "µs", "learn", "µs"]
     for line, (name, row) in zip(lines, result["policies"].items()):
-        assert line.split()[:4] == [name, f"{row['regret']:.1f}", f"+-{row['interval']:.1f}", f"{row['reward']:.1f}"]
-    assert lines[-1].startswith("Means over 3 seeds after 60 rounds")
+        assert line.split()[:4] == [name, f"{row['regret']:.1f}", "±", f"{row['interval']:.1f}"]
+    assert "Means over 3 seeds with 95% intervals, after 60 rounds" in done.stdout
+    assert lines[-1].startswith("Next: ")
+
+
+def test_simulate_refuses_a_folder_of_other_settings(simulated):
+    _, out = simulated
+    before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    done = driftls("simulate", "--policy", "random", *PROBLEM[:-4], "--sigma", 0.5, "--out", out)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("holds results of other settings (sigma was 0.3, is 0.5). Pass another folder.\n")
+    assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == before
 
 
 def test_simulate_plays_the_bandit_it_was_asked_for(tmp_path):

@@ -150,8 +150,8 @@ def test_a_file_of_the_first_version_is_refused_with_what_to_do(saved):
     [
         {"version": "2"}, {"version": True}, {"version": None}, {"version": -1}, {"version": 2.5}, {"version": 0},
         {"sums": []}, {"sums": {}}, {"sums": {"state.scalars": "1"}}, {"sums": {"state.scalars": -1}}, {"sums": None},
-        {"settings": None}, {"settings": 3}, {"settings": {}}, {"settings": {"dim": -3}}, {"settings": {"dim": 10**400}},
-        {"draws": None}, {"history": {"kind": "Sofa"}}, {"history": []},
+        {"settings": None}, {"settings": 3}, {"settings": {}}, {"settings": {"dim": -3}},
+        {"settings": {"dim": 10**400}}, {"draws": None}, {"history": {"kind": "Sofa"}}, {"history": []},
     ],
     ids=str,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Warm starts: sums over shards are exact, averages are close, and what comes out goes on learning."""
+"""Warm starts: sums over shards are exact, and what comes out goes on learning."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from driftls import fit as fit_module
 from driftls import logs, paper
-from driftls.errors import SettingsError
+from driftls.errors import InputError, SettingsError
 from driftls.features import Crosses, Hashed, UserFeatures
 from driftls.fit import Sample, _smallest, fit, shown_rows, with_articles
 from driftls.history import Growing, Reservoir
@@ -57,7 +56,7 @@ def test_sums_over_shards_give_the_solution_of_all_rows(name, sparse):
     X, y = everything()
     exact = RLS(DIM).partial_fit(X, y)
     found = fit(MAKERS[name](DIM), range(len(SHARDS)), partial(read, sparse=sparse), workers=1)
-    assert (found.rows, found.method, len(found.policy.tracker)) == (900, "sums", 900)
+    assert (found.rows, len(found.policy.tracker)) == (900, 900)
     np.testing.assert_allclose(found.policy.theta, exact.theta, rtol=0, atol=1e-9 * np.abs(exact.theta).max())
     if name != "flinucb-saga":
         arms = np.random.default_rng(1).normal(size=(4, DIM))
@@ -105,23 +104,6 @@ def test_kappa_starts_from_the_noise_of_the_rows(name):
     assert policy.kappa == pytest.approx(NOISE, rel=4 / np.sqrt(2 * 900))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_without_sums_shards_are_averaged_and_one_worker_learns_a_stream(monkeypatch, workers):
-    monkeypatch.setattr(fit_module, "GRAM_UP_TO", 0)
-    monkeypatch.setattr(
-        fit_module.parallel, "parallel_map", lambda function, items, **_: enumerate(map(function, items))
-    )
-    found = fit(saga(capacity=900), [0, 2, 4], read, workers=workers)
-    exact = RLS(DIM)
-    for shard in (0, 2, 4):
-        for X, y in read(shard):
-            exact.partial_fit(X, y)
-    assert found.method == ("stream" if workers == 1 else "average")
-    # theta itself is known to sigma sqrt(d/n): an approximation should not add as much again
-    assert np.linalg.norm(found.policy.theta - exact.theta) < NOISE * np.sqrt(DIM / found.rows)
-    assert found.policy.kappa == pytest.approx(NOISE, rel=0.15)
-
-
 def test_a_sample_of_samples_is_uniform_over_all_rows():
     counts = np.zeros(60)
     rng = np.random.default_rng(0)
@@ -165,7 +147,7 @@ def test_each_arm_has_a_model_of_its_own_rows(name):
             online.choose(x, ids=[7, 8, 9])
             online.learn(x, reward, arm=int(arm) - 7, ids=[7, 8, 9])
     policy = found.policy
-    assert (found.rows, found.method, len(policy)) == (900, "sums", 3)
+    assert (found.rows, len(policy)) == (900, 3)
     for arm in (7, 8, 9):
         assert len(policy.model(arm)) == sum((ids == arm).sum() for *_, ids in rows)
         np.testing.assert_allclose(policy.model(arm).theta, online.model(arm).theta, rtol=0, atol=1e-9)
@@ -193,6 +175,7 @@ def test_each_arm_has_a_model_of_its_own_rows(name):
         (lambda: named.make("flinucb-saga", DIM), r"SAGA with history=Reservoir"),
         (lambda: LinUCB(tracker=GD(DIM, history=Growing()), width=DiagonalWidth()), r"fit needs RLS, CD, or SAGA"),
         (lambda: LinUCB(tracker=SAGA(DIM, history=Reservoir(5)), width=ExactWidth()), r"ExactWidth\(\) has to"),
+        (lambda: saga(dim=5001), r"at most 5,000 features, got 5,001\. Use hashed"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_with_the_reason(make, message):
@@ -203,6 +186,20 @@ def test_what_cannot_be_fitted_is_refused_with_the_reason(make, message):
 def test_shards_without_rows_are_told():
     with pytest.raises(SettingsError, match="nothing to fit"):
         fit(paper.linucb(DIM), [3], read, workers=1)
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ((np.ones((2, DIM + 1)), [1.0, 1.0]), "X with 6 columns, got .2, 7."),
+        ((np.ones((2, DIM)), [1.0]), "a y of 2 numbers"),
+        ((np.ones((1, DIM)), [np.nan]), "finite numbers"),
+        ((sp.csr_array([[np.inf] * DIM]), [1.0]), "finite numbers"),
+    ],
+)
+def test_a_block_that_cannot_be_learned_is_refused(block, message):
+    with pytest.raises(InputError, match=message):
+        fit(paper.linucb(DIM), [0], lambda _: [block], workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +249,7 @@ def test_the_command_writes_a_policy_that_knows_the_log(days, tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
-    assert (told["rows"], told["shards"], told["method"], told["dim"]) == (4000, 2, "sums", 60)
+    assert (told["rows"], told["shards"], told["dim"]) == (4000, 2, 60)
     policy = LinUCB.load(out)
     features = policy.features
     assert features == Hashed(60, user_dim=136)

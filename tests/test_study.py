@@ -16,14 +16,15 @@ import pytest
 from driftls import parallel
 from driftls.errors import CorruptFileError, DriftlsError, SettingsError
 from driftls.logs import synthetic_day, write_parquet
+from driftls.parallel import file_digest, parallel_map
 from driftls.policies import DisjointLinUCB, named
 from driftls.run import Run, interval
 from driftls.study import Plan, run_study
 from driftls.study import tasks as tasks_module
-from driftls.study.plan import Contender, Range, Search, build
+from driftls.study.plan import PolicySpec, Range, Search, build
 from driftls.study.results import leaderboard, read
 from driftls.study.search import best, most_runs, rungs
-from driftls.study.tasks import Task, complete, digest_of, execute
+from driftls.study.tasks import Task, complete, execute
 
 TEXT = """
 metrics = ["regret", "reward"]
@@ -92,21 +93,21 @@ def test_a_mistake_in_the_file_is_named_by_its_key_before_anything_runs(old, new
 
 
 def test_a_grid_has_every_combination_and_the_ends_of_a_range():
-    contender = Contender(
+    spec = PolicySpec(
         policy="flinucb-saga", knobs={"kappa": {"low": 0.01, "high": 1.0, "scale": "log", "points": 3}, "steps": [2, 4]}
     )
-    found = contender.settings(Search(method="grid"), 0)
+    found = spec.settings(Search(method="grid"), 0)
     assert [(knobs["kappa"], knobs["steps"]) for knobs in found] == [
         (0.01, 2), (0.01, 4), (pytest.approx(0.1), 2), (pytest.approx(0.1), 4), (1.0, 2), (1.0, 4)
     ]  # fmt: skip
 
 
 def test_draws_depend_on_the_seed_of_the_search_and_stay_in_range():
-    contender = Contender(
+    spec = PolicySpec(
         policy="ensemble-ts",
         knobs={"kappa": {"low": 0.1, "high": 10.0, "scale": "log"}, "members": {"low": 5.0, "high": 9.0}},
     )
-    first, again, other = (contender.settings(Search(method="random", draws=50, seed=seed), 0) for seed in (1, 1, 2))
+    first, again, other = (spec.settings(Search(method="random", draws=50, seed=seed), 0) for seed in (1, 1, 2))
     assert first == again != other
     assert all(0.1 <= knobs["kappa"] <= 10.0 and knobs["members"] in range(5, 10) for knobs in first)
     # half of the draws below the middle of a log scale: 50 coins, 4 standard deviations
@@ -168,7 +169,7 @@ def test_the_parquet_file_holds_every_run_once_and_reads_back_equal(whole):
     out, rows = whole
     assert read(out / "results.parquet") == rows
     assert len({row.key for row in rows}) == len(rows) == 4 * 2 + 2 * 2 + 2 * 3
-    assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
+    assert sorted(path.name for path in out.iterdir()) == [".settings", "results.parquet", "runs"]
 
 
 def test_a_file_that_holds_no_results_is_refused(tmp_path):
@@ -223,7 +224,7 @@ def test_a_key_changes_with_everything_that_the_result_depends_on(monkeypatch):
     renamed = msgspec.structs.replace(task, problem=msgspec.structs.replace(bandit, name="another"), metrics=[])
     assert renamed.key == task.key
     keys = {task.key, *(other.key for other in others)}
-    monkeypatch.setattr(tasks_module, "__version__", "0.0.0")
+    monkeypatch.setattr(parallel, "__version__", "0.0.0")
     assert len(keys | {task.key}) == 8
 
 
@@ -293,11 +294,11 @@ def test_a_log_is_known_by_its_content_wherever_it_lies(news, tmp_path):
     day = news.parent / "4.parquet"
     copy = tmp_path / "moved.parquet"
     copy.write_bytes(day.read_bytes())
-    assert digest_of(str(copy)) == digest_of(str(day))
+    assert file_digest(str(copy)) == file_digest(str(day))
     content = bytearray(day.read_bytes())
     content[len(content) // 2] ^= 1
     copy.write_bytes(content)
-    assert digest_of(str(copy)) != digest_of(str(day))
+    assert file_digest(str(copy)) != file_digest(str(day))
 
 
 @pytest.mark.parametrize(
@@ -335,9 +336,59 @@ def test_a_killed_study_loses_only_what_was_under_way(whole, tmp_path):
     assert len(read(tmp_path / "out" / "results.parquet")) == 18
 
 
-def test_a_killed_worker_is_told_in_a_sentence():
+def test_a_killed_worker_is_replaced_and_its_job_done_again(tmp_path):
+    jobs = [(tmp_path / str(number), number) for number in range(5)]
+    assert sorted(parallel_map(_die_once, jobs, workers=2)) == [(number, number) for number in range(5)]
+
+
+def _die_once(job):
+    path, number = job
+    if number in (1, 3) and not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_worker_killed_in_mid_study_changes_no_result(whole, tmp_path):
+    plan = Plan.parse(TEXT)
+    script = f"""
+import os, signal
+from driftls.study import Plan, run_study, tasks
+from pathlib import Path
+real = tasks.execute
+def execute(task):
+    marker = Path({str(tmp_path)!r}) / "dead"
+    if task.seed == 2 and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(task)
+tasks.execute = execute
+run_study(Plan.parse({TEXT!r}), {str(tmp_path / "out")!r}, workers=2)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert (tmp_path / "dead").exists()
+    assert same(run_study(plan, tmp_path / "out", workers=1)) == same(whole[1])
+
+
+def test_the_folder_of_another_study_is_refused_unless_it_is_to_be_extended(whole, tmp_path):
+    text = TEXT.replace("[0.05, 0.3, 1.0, 3.0]", "0.3")
+    run_study(Plan.parse(text), tmp_path, workers=1)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    other = Plan.parse(text.replace("count = 3", "count = 4"))
+    with pytest.raises(SettingsError, match=r"holds results of other settings \(seeds was .*\)\. Pass another folder"):
+        run_study(other, tmp_path, workers=1)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == before
+    rows = run_study(other, tmp_path, workers=1, extend=True)
+    assert len(rows) == 8
+    runs = [path for path in before if path.parent.name == "runs"]
+    assert len(runs) == 6
+    assert all(path.stat().st_mtime_ns == before[path] for path in runs)
+    assert run_study(Plan.parse(text.replace("count = 3", "count = 4").replace("100", "90")), tmp_path, workers=1)
+
+
+def test_a_job_that_kills_three_workers_is_given_up_in_a_sentence():
     with pytest.raises(DriftlsError, match=r"job . was given up: 3 workers were killed"):
-        list(parallel.parallel_map(_die, [1, 2], workers=2))
+        list(parallel_map(_die, [1, 2], workers=2))
 
 
 def _die(_):
@@ -346,7 +397,7 @@ def _die(_):
 
 def test_a_call_has_one_thread_in_every_engine():
     for workers in (1, 2):
-        assert [count for _, count in parallel.parallel_map(_threads, [0, 1], workers=workers)] == [1, 1]
+        assert [count for _, count in parallel_map(_threads, [0, 1], workers=workers)] == [1, 1]
 
 
 def _threads(_):

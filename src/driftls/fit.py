@@ -1,9 +1,7 @@
-"""A policy that starts warm: one pass over shards of rows, on all cores or on a cluster.
+"""Warm start of a policy: one pass over shards of rows, on all cores or on a cluster.
 
 Sums add up: A, b and n of the shards are those of all rows, and the ridge is counted once, so the result is exact.
-Where d is too large for A, each shard follows its own theta by SAGA and these are averaged, weighted by their rows; or
-one worker follows theta through all shards. Both are approximations, see docs/benchmarks.md. Shards are put together in
-their order, so two workers and eight give the same bits.
+Shards are put together in their order, so two workers and eight give the same bits.
 """
 
 from __future__ import annotations
@@ -12,42 +10,33 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls import logs, parallel
-from driftls.errors import SettingsError
+from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import Crosses, Features, from_header
 from driftls.history import Reservoir
-from driftls.kernels.judge import ERRORS, LEARNED
-from driftls.kernels.phi import ENTERED, LOOSE, N, PhiState
-from driftls.kernels.track import HEALTH, MAX_NORM2, MAX_Y2
-from driftls.kernels.widths import DiagonalWidthState
 from driftls.policies import DisjointLinUCB, Policy
 from driftls.policies.bandit import Bandit
-from driftls.policies.linucb import GRAM_UP_TO
-from driftls.policies.models import TAPE
 from driftls.trackers import CD, RLS, SAGA, Tracker
-from driftls.widths import DiagonalWidth, PhiWidth, keep_spread
+from driftls.widths import DiagonalWidth, PhiWidth
 
 __all__ = ["Fit", "fit", "shown_rows", "with_articles"]
 
 Array = NDArray[np.float64]
 Rows = Iterable[Any]  # of (X, y) or (X, y, ids)
+MOST_FEATURES = 5_000  # beyond, the matrix A of a shard takes more than 200 MB
 
 
 class Fit(NamedTuple):
-    """A policy that is ready, the rows it has learned, and how: exact "sums", or an approximation.
-
-    That is one "stream" through SAGA, or an "average" of shards.
-    """
+    """A policy that is ready, and the number of rows that it has learned."""
 
     policy: Bandit
     rows: int
-    method: str
 
 
 class Sample(NamedTuple):
@@ -56,23 +45,19 @@ class Sample(NamedTuple):
     keys: Array
     X: Any
     y: Array
-    room: int | None = None
 
 
-class Part(NamedTuple):
-    """What a shard tells of a model: n; sums A, b and y'y, or n theta and n times the mean squared error.
-
-    For SAGA also the sums x_j^2, the largest row and reward, and a sample of the rows.
-    """
+class Sums(NamedTuple):
+    """Sums over the rows of a model: n, A = X'X, b = X'y, y'y; for SAGA its largest row and reward, and a sample."""
 
     n: int
     sparse: bool
     A: Array
     b: Array
-    squared: float
-    squares: Array
-    health: Array
-    sample: Sample | None
+    yy: float
+    max_norm2: float = 0.0
+    max_y2: float = 0.0
+    sample: Sample | None = None
 
 
 def fit(
@@ -85,19 +70,20 @@ def fit(
     cluster: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Fit:
-    """Teach an unused policy the rows of all shards.
+    """Teach an unused policy the rows of all shards, exactly.
 
     Parameters
     ----------
     policy : Policy or DisjointLinUCB
-        Over `RLS` or `CD`; or over `SAGA` with a `Reservoir`, which then holds a uniform sample of all rows.
+        Over `RLS` or `CD`; or over `SAGA` with a `Reservoir`, which then holds a uniform sample of all rows. At most
+        5,000 features: the sums take d^2.
     shards, read
         `read(shard)` gives blocks (X, y) of a shard, where the task runs, or (X, y, ids) where each arm id has a model
         of its own; `shown_rows` does so for a file of a log. Both can be pickled.
     seed : int
-        Of the sample, and of SAGA's draws.
+        Of the sample.
     workers, cluster
-        As in `driftls.parallel.parallel_map`. For d above 5,000, one worker learns all shards as one stream.
+        As in `driftls.parallel.parallel_map`.
     progress : function, optional
         Called with the number of rows of each shard that is there.
 
@@ -108,30 +94,27 @@ def fit(
     ...     X = np.random.default_rng(shard).normal(size=(1000, 3))
     ...     yield X, X @ [1.0, 2.0, 3.0]
     >>> found = fit(Greedy(RLS(3)), [0, 1], read, workers=1)
-    >>> found.rows, found.method, found.policy.theta.round(2)
-    (2000, 'sums', array([1., 2., 3.]))
+    >>> found.rows, found.policy.theta.round(2)
+    (2000, array([1., 2., 3.]))
     """
-    tracker = policy.tracker
     _check(policy)
-    whole = tracker.dim <= GRAM_UP_TO or not isinstance(tracker, SAGA)
-    if not whole and workers == 1 and cluster is None:
-        shards, read = [list(shards)], partial(_chained, read)
-    apart = isinstance(policy, DisjointLinUCB)
-    work = partial(_parts, read=read, tracker=tracker, whole=whole, apart=apart, seed=seed)
-    total: dict[Any, Part] = {}
-    told = parallel.parallel_map(work, list(enumerate(shards)), workers=workers, cluster=cluster)
-    for parts in parallel.in_order(told):
-        for name, part in parts.items():
-            total[name] = _add(total[name], part) if name in total else part
+    history = policy.tracker.history
+    room = None if history is None else history.capacity
+    work = partial(_sums, read=read, dim=policy.dim, room=room, by_id=isinstance(policy, DisjointLinUCB), seed=seed)
+    total: dict[Any, Sums] = {}
+    numbered = parallel.parallel_map(work, list(enumerate(shards)), workers=workers, cluster=cluster)
+    for of_shard in parallel.in_order(numbered):
+        for name, sums in of_shard.items():
+            total[name] = _add(total[name], sums, room) if name in total else sums
         if progress is not None:
-            progress(sum(part.n for part in parts.values()))
-    rows = sum(part.n for part in total.values())
+            progress(sum(sums.n for sums in of_shard.values()))
+    rows = sum(sums.n for sums in total.values())
     if not rows:
         raise SettingsError("there is nothing to fit: the shards hold no rows. Check the path.")
-    method = "sums" if whole else "stream" if len(shards) == 1 else "average"
     if isinstance(policy, DisjointLinUCB):
-        return Fit(_apart(policy, total, whole), rows, method)
-    return Fit(_together(policy, total, whole), rows, method)
+        return Fit(_warm_disjoint(policy, total), rows)
+    [sums] = total.values()
+    return Fit(_warm_shared(policy, sums), rows)
 
 
 def _check(policy: Policy | DisjointLinUCB) -> None:
@@ -150,11 +133,14 @@ def _check(policy: Policy | DisjointLinUCB) -> None:
         isinstance(tracker, SAGA) and isinstance(tracker.history, Reservoir)
     ):
         raise SettingsError(f"fit needs RLS, CD, or SAGA with history=Reservoir(capacity), got {tracker!r}.")
+    if tracker.dim > MOST_FEATURES:
+        raise SettingsError(
+            f"fit takes sums of size d^2, so at most {MOST_FEATURES:,} features, got {tracker.dim:,}. Use hashed "
+            "features of a smaller width, or learn block after block: policy.tracker.partial_fit(X, y)."
+        )
 
 
-def _chained(read: Callable[[Any], Rows], shards: Sequence[Any]) -> Iterator[Any]:
-    for shard in shards:
-        yield from read(shard)
+# -- rows of a log -----------------------------------------------------------------------------------------------------
 
 
 def shown_rows(path: str, features: Features) -> Iterator[tuple[Any, Array, NDArray[np.int64]]]:
@@ -187,80 +173,35 @@ def _articles(path: str) -> list[int]:
     return list(dict.fromkeys(i for block in logs.read(path).blocks() for i in block.pool_ids.tolist()))
 
 
-# -- where a shard is read ---------------------------------------------------------------------------------------------
+# -- sums of a shard, where it is read, and of all shards --------------------------------------------------------------
 
 
-class _Sums:
-    """A, b and y'y."""
-
-    def __init__(self, dim: int) -> None:
-        self.tracker, self.squared = RLS(dim, regularisation=0.0, method="cholesky"), 0.0
-
-    def take(self, X: Any, y: Array) -> None:
-        self.tracker._absorb(X, y, 0.0)
-        self.squared += float(y @ y)
-
-    def told(self) -> tuple[Array, Array, float]:
-        return *self.tracker._sums(), self.squared
-
-
-class _Stream:
-    """n theta by SAGA over the shuffled rows of each block, and n times its mean squared error."""
-
-    def __init__(self, tracker: Tracker, rng: np.random.Generator) -> None:
-        self.rng, self.tracker, self.squared, self.judged = rng, tracker.fresh(rng.spawn(1)[0]), 0.0, 0
-
-    def take(self, X: Any, y: Array) -> None:
-        if len(self.tracker):  # a block is judged before it is learned, the first one by theta = 0: it does not count
-            self.squared += float(np.sum((y - self.tracker.predict(X)) ** 2))
-            self.judged += len(y)
-        order = self.rng.permutation(len(y))
-        self.tracker.partial_fit(X[order], y[order])
-
-    def told(self) -> tuple[Array, Array, float]:
-        n = len(self.tracker)
-        return np.zeros((0, 0)), n * self.tracker.theta, n * self.squared / max(self.judged, 1)
-
-
-class _Model:
-    """What is gathered of one model's rows in one shard."""
-
-    def __init__(self, tracker: Tracker, whole: bool, rng: np.random.Generator) -> None:
-        self.history, self.rng = tracker.history, rng
-        self.learner = _Sums(tracker.dim) if whole else _Stream(tracker, rng)
-        self.n, self.sparse, self.sample = 0, False, cast("Sample | None", None)
-        self.squares, self.health = np.zeros(tracker.dim), np.zeros(HEALTH)
-
-    def take(self, X: Any, y: Array) -> None:
-        self.sparse, self.n = bool(sp.issparse(X)), self.n + len(y)
-        self.learner.take(X, y)
-        if self.history is not None:
-            entries = X.multiply(X).tocsr() if self.sparse else X * X
-            self.squares += entries.sum(axis=0)
-            self.health[MAX_NORM2] = max(self.health[MAX_NORM2], entries.sum(axis=1).max())
-            self.health[MAX_Y2] = max(self.health[MAX_Y2], (y * y).max())
-            self.sample = _smallest(self.sample, Sample(self.rng.random(len(y)), X, y), self.history.capacity)
-
-    def part(self) -> Part:
-        A, b, squared = self.learner.told()
-        squares = self.squares if self.history is not None else np.diag(A)
-        return Part(self.n, self.sparse, A, b, squared, squares, self.health, self.sample)
-
-
-def _parts(
-    numbered: tuple[int, Any], *, read: Callable[[Any], Rows], tracker: Tracker, whole: bool, apart: bool, seed: int
-) -> dict[Any, Part]:
-    """One pass over a shard: a part for each arm id, or one alone."""
+def _sums(
+    numbered: tuple[int, Any], *, read: Callable[[Any], Rows], dim: int, room: int | None, by_id: bool, seed: int
+) -> dict[Any, Sums]:
+    """One pass over a shard: sums for each arm id, or one alone. `room` is that of a sample, if one is wanted."""
     number, shard = numbered
     rng = np.random.default_rng([seed, number])
-    models: dict[Any, _Model] = {}
+    total: dict[Any, Sums] = {}
     for block, y, *ids in read(shard):
-        X: Any = block.tocsr() if sp.issparse(block) else np.asarray(block, dtype=np.float64)
-        for name, rows in _groups(ids[0]) if apart else [(None, None)] if len(y) else []:
-            if name not in models:
-                models[name] = _Model(tracker, whole, rng)
-            models[name].take(*((X, y) if rows is None else (X[rows], y[rows])))
-    return {name: model.part() for name, model in models.items()}
+        X, y = _checked(block, y, dim)
+        for name, rows in _groups(ids[0]) if by_id else [(None, slice(None))] if len(y) else []:
+            sums = total.get(name) or Sums(0, False, np.zeros((dim, dim)), np.zeros(dim), 0.0)
+            total[name] = _enter(sums, X[rows], y[rows], room, rng)
+    return total
+
+
+def _checked(X: Any, y: Any, dim: int) -> tuple[Any, Array]:
+    """A block that `read` gave, as floats; what cannot be learned is refused."""
+    X = X.tocsr().astype(np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
+    if X.ndim != 2 or X.shape[1] != dim:
+        raise DimensionError(f"read must give X with {dim} columns, got {X.shape}. Check the features.")
+    if y.shape != (X.shape[0],):
+        raise InputError(f"read must give a y of {X.shape[0]} numbers, one a row of X; got {y.shape}.")
+    if not (np.isfinite(y).all() and np.isfinite(X.data if sp.issparse(X) else X).all()):
+        raise InputError("read must give finite numbers, got NaN or infinity. Leave such rows out.")
+    return X, y
 
 
 def _groups(ids: Any) -> list[tuple[Any, Any]]:
@@ -268,6 +209,32 @@ def _groups(ids: Any) -> list[tuple[Any, Any]]:
     order = np.argsort(ids, kind="stable")
     names, first = np.unique(np.asarray(ids)[order], return_index=True)
     return list(zip(names.tolist(), np.split(order, first[1:])))
+
+
+def _enter(sums: Sums, X: Any, y: Array, room: int | None, rng: np.random.Generator) -> Sums:
+    """The sums with more rows; A and b are added to in place."""
+    sparse = bool(sp.issparse(X))
+    gram = X.T @ X
+    if sparse:  # only where there is something: A may be far larger than a block
+        gram = gram.tocoo()
+        sums.A[gram.row, gram.col] += gram.data
+    else:
+        sums.A[...] += gram
+    sums.b[...] += X.T @ y
+    sums = sums._replace(n=sums.n + len(y), sparse=sparse, yy=sums.yy + float(y @ y))
+    if room is None:
+        return sums
+    norms = (X.multiply(X) if sparse else X * X).sum(axis=1)
+    sample = _smallest(sums.sample, Sample(rng.random(len(y)), X, y), room)
+    return sums._replace(
+        max_norm2=max(sums.max_norm2, float(norms.max())), max_y2=max(sums.max_y2, float((y * y).max())), sample=sample
+    )
+
+
+def _add(a: Sums, b: Sums, room: int | None) -> Sums:
+    sample = a.sample if b.sample is None else _smallest(a.sample, b.sample, room)
+    largest = max(a.max_norm2, b.max_norm2), max(a.max_y2, b.max_y2)
+    return Sums(a.n + b.n, a.sparse, a.A + b.A, a.b + b.b, a.yy + b.yy, *largest, sample)
 
 
 def _smallest(old: Sample | None, new: Sample, room: int | None) -> Sample:
@@ -279,85 +246,77 @@ def _smallest(old: Sample | None, new: Sample, room: int | None) -> Sample:
         stack = sp.vstack if sp.issparse(new.X) else np.vstack
         new = Sample(np.append(old.keys, new.keys), stack([old.X, new.X]), np.append(old.y, new.y))
     order = np.argsort(new.keys)[:room]
-    return Sample(new.keys[order], new.X[order], new.y[order], room)
+    return Sample(new.keys[order], new.X[order], new.y[order])
 
 
-# -- where they are put together ---------------------------------------------------------------------------------------
+# -- policies that start from sums -------------------------------------------------------------------------------------
+# Only the four functions below reach into trackers, widths and policies. What they want to call is public there:
+# Tracker.from_sums(A, b, ridge, n, sample=...), Width.from_sums(squares, n), policy.warm(sums) or warm({id: sums}).
 
 
-def _add(a: Part, b: Part) -> Part:
-    sample = None
-    if a.sample is not None and b.sample is not None:
-        sample = _smallest(a.sample, b.sample, a.sample.room)
-    return Part(
-        a.n + b.n,
-        a.sparse,
-        a.A + b.A,
-        a.b + b.b,
-        a.squared + b.squared,
-        a.squares + b.squares,
-        np.maximum(a.health, b.health),
-        sample,
-    )
-
-
-def _taught(tracker: Tracker, part: Part, whole: bool) -> tuple[Tracker, float]:
-    """The tracker as it would stand after all rows, and the sum of their squared errors."""
-    ridge = part.n * tracker.regularisation(part.n)  # type: ignore[operator]
-    if isinstance(tracker, RLS | CD):
-        tracker._start(part.sparse)
-        tracker._set_sums(part.A, part.b, ridge, part.n)
-        theta = tracker.theta
-    elif whole:
-        exact = RLS(tracker.dim, regularisation=tracker.regularisation, method="cholesky")
-        exact._set_sums(part.A, part.b, ridge, part.n)
-        theta = exact.theta
-    else:
-        theta = part.b / part.n
-    errors = part.squared
-    if whole:
-        errors = max(0.0, errors - float(theta @ (2.0 * part.b - part.A @ theta)))
+def _tracker_at(tracker: Tracker, sums: Sums) -> tuple[Tracker, float]:
+    """The unused tracker as it would stand after all rows, and the sum of their squared errors."""
+    ridge = sums.n * tracker.regularisation(sums.n)  # type: ignore[operator]
+    exact = tracker
     if isinstance(tracker, SAGA):
-        assert part.sample is not None
-        tracker = tracker._at(theta, part.sample.X, part.sample.y, part.n, part.health)
+        exact = RLS(tracker.dim, regularisation=tracker.regularisation, method="cholesky")
+    exact._start(sums.sparse)
+    exact._set_sums(sums.A, sums.b, ridge, sums.n)  # type: ignore[attr-defined]
+    theta = exact.theta
+    errors = max(0.0, sums.yy - float(theta @ (2.0 * sums.b - sums.A @ theta)))
+    if isinstance(tracker, SAGA):
+        from driftls.kernels.track import HEALTH, MAX_NORM2, MAX_Y2
+
+        assert sums.sample is not None
+        health = np.zeros(HEALTH)
+        health[[MAX_NORM2, MAX_Y2]] = sums.max_norm2, sums.max_y2
+        tracker = tracker._at(theta, sums.sample.X, sums.sample.y, sums.n, health)
     return tracker, errors
 
 
-def _absorb(width: Any, part: Part) -> None:
+def _width_at(width: Any, sums: Sums) -> None:
     """Give the state of a width that sums for itself what it would have seen."""
+    from driftls.kernels.phi import ENTERED, LOOSE, N, PhiState
+    from driftls.kernels.widths import DiagonalWidthState
+    from driftls.widths import keep_spread
+
     if isinstance(width, DiagonalWidthState):
-        width.coords[0] = part.squares
+        width.coords[0] = np.diag(sums.A)
         keep_spread(width)
     elif isinstance(width, PhiState):
-        width.squares[0] = part.squares
-        width.scalars[[ENTERED, N, LOOSE]] = part.n, part.n, 1.0
+        width.squares[0] = np.diag(sums.A)
+        width.scalars[[ENTERED, N, LOOSE]] = sums.n, sums.n, 1.0
 
 
-def _together(policy: Policy, total: dict[Any, Part], whole: bool) -> Policy:
+def _warm_shared(policy: Policy, sums: Sums) -> Policy:
     """One model for all arms."""
-    [part] = total.values()
+    from driftls.kernels.judge import ERRORS, LEARNED
+
     if not policy.width.own_sums(policy.tracker):
-        _, errors = _taught(policy.tracker, part, whole)
+        _, errors = _tracker_at(policy.tracker, sums)
     else:  # the width starts first, unused; then the file of the policy is given the tracker that has learned
         unused, arm = copy(policy.tracker), np.zeros((1, policy.dim))
-        policy._first_look(sp.csr_array(arm) if part.sparse else arm, None)
-        _absorb(policy._width, part)
+        policy._first_look(sp.csr_array(arm) if sums.sparse else arm, None)
+        _width_at(policy._width, sums)
         header, arrays = policy.snapshot()
-        tracker, errors = _taught(unused, part, whole)
+        tracker, errors = _tracker_at(unused, sums)
         header["tracker"], parts = tracker.snapshot()
         arrays = {name: array for name, array in arrays.items() if not name.startswith("tracker.")}
         policy = type(policy).from_snapshot(header, arrays | {f"tracker.{name}": a for name, a in parts.items()})
-    policy._scalars[[ERRORS, LEARNED]] = errors, part.n
+    policy._scalars[[ERRORS, LEARNED]] = errors, sums.n
     return policy
 
 
-def _apart(policy: DisjointLinUCB, total: dict[Any, Part], whole: bool) -> DisjointLinUCB:
+def _warm_disjoint(policy: DisjointLinUCB, total: dict[Any, Sums]) -> DisjointLinUCB:
     """A model for each arm id."""
-    for name, part in total.items():
-        policy._sparse = part.sparse
-        tracker, errors = _taught(policy.tracker.fresh(policy._seeds.spawn(1)[0], TAPE), part, whole)
+    from driftls.kernels.judge import ERRORS, LEARNED
+    from driftls.policies.models import TAPE
+
+    for name, sums in total.items():
+        policy._sparse = sums.sparse
+        tracker, errors = _tracker_at(policy.tracker.fresh(policy._seeds.spawn(1)[0], TAPE), sums)
         width = policy.width.allocate(tracker, 0, policy._draws)
-        _absorb(width, part)
+        _width_at(width, sums)
         policy._add(name, tracker, width)
-        policy._scalars[[ERRORS, LEARNED]] += errors, part.n
+        policy._scalars[[ERRORS, LEARNED]] += errors, sums.n
     return policy

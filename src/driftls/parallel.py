@@ -26,7 +26,7 @@ from driftls import __version__
 from driftls.errors import DriftlsError, FileFormatError, SettingsError, missing_extra
 from driftls.persistence import atomic
 
-__all__ = ["Cached", "Workers", "file_digest", "in_order", "key_of", "parallel_map", "plain"]
+__all__ = ["Cached", "Workers", "claim_folder", "file_digest", "in_order", "key_of", "parallel_map", "plain"]
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -322,6 +322,42 @@ class Cached(Generic[Result]):
                 if progress is not None:
                     progress(len(found), len(jobs))
         return {key: found[key] for key in jobs}
+
+
+def claim_folder(folder: str | os.PathLike[str], settings: Mapping[str, Any], *, extend: bool = False) -> Path:
+    """Make a folder the one of these settings; refuse it if it is that of others, so that results never mix.
+
+    What it belongs to is kept in it as `.settings`. With `extend`, a folder of other settings becomes one of these.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     claim_folder(folder, {"dim": 3}) == claim_folder(folder, {"dim": 3}) == Path(folder)
+    ...     claim_folder(folder, {"dim": 4})
+    Traceback (most recent call last):
+    driftls.errors.SettingsError: ...: holds results of other settings (dim was 3, is 4). Pass another folder.
+    """
+    folder = Path(folder)
+    kept, mine = folder / ".settings", plain(settings)
+    try:
+        before = _load_json(kept) if not extend else mine
+    except FileNotFoundError:
+        before = mine
+    if before != mine:
+        old = before if isinstance(before, dict) else {}
+        other = "; ".join(
+            f"{name} was {_short(old.get(name))}, is {_short(mine.get(name))}"
+            for name in sorted(old.keys() | mine.keys())
+            if old.get(name) != mine.get(name)
+        )
+        raise SettingsError(f"{folder}: holds results of other settings ({other}). Pass another folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    _save_json(mine, kept)
+    return folder
+
+
+def _short(value: Any) -> str:
+    text = "not set" if value is None else json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def key_of(*parts: Any) -> str:

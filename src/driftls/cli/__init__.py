@@ -26,35 +26,50 @@ from driftls.cli import (  # isort: skip
 )
 
 __all__ = [
-    "app",
-    "convert",
-    "fit",
-    "inspect",
-    "replay",
-    "report",
-    "reproduce",
-    "run",
-    "simulate",
-    "study",
-    "synth",
-    "warmup",
-]
+    "app", "convert", "fit", "inspect", "replay", "report", "reproduce", "run", "simulate", "study",
+    "synth", "warmup",
+]  # fmt: skip
+
+GREETING = """\
+driftls {version}: online least squares and linear bandits at O(d) a round.
+
+Three things to do first:
+
+  driftls reproduce --quick --out demo
+      does the paper's experiments again; open demo/report.html
+
+  driftls simulate --policy linucb,flinucb-saga,random --seeds 5
+      compares policies on simulated bandits
+
+  driftls synth --lines 200000 --out day.gz
+  driftls replay day.gz --policy linucb-auto --policy random
+      asks which policy would have done better on a day of a news page
+
+driftls --help lists all commands, driftls COMMAND --help explains one."""
 
 
 def run(arguments: list[str] | None = None) -> None:
-    """Run one command. What driftls raises on purpose becomes one line on stderr and an exit code."""
+    """Run one command. What a user can have caused becomes one line on stderr and an exit code."""
     try:
         app(args=arguments)
     except DriftlsError as error:
-        typer.echo(f"driftls: {error}", err=True)
-        raise SystemExit(2 if isinstance(error, SettingsError | MissingExtraError) else 3) from None
+        _fail(str(error), 2 if isinstance(error, SettingsError | MissingExtraError) else 3)
     except OSError as error:
-        typer.echo(f"driftls: {error.filename}: {error.strerror}" if error.filename else f"driftls: {error}", err=True)
-        raise SystemExit(2) from None
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
+    except MemoryError as error:
+        _fail(f"there is not enough memory for this ({error}). Use fewer features, arms or workers.", 2)
+
+
+def _fail(message: str, code: int) -> None:
+    typer.echo(f"driftls: {' '.join(message.split())}", err=True)
+    raise SystemExit(code) from None
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False) -> None:
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
     """Online least squares that costs O(d) a row.
 
     \b
@@ -70,4 +85,5 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
     """  # noqa: D301  (a backspace keeps the lines of a paragraph apart)
     if version:
         typer.echo(f"driftls {__version__}")
-        raise typer.Exit
+    elif context.invoked_subcommand is None:
+        typer.echo(GREETING.format(version=__version__))

@@ -1,10 +1,13 @@
-"""What all commands share."""
+"""What all commands share: the app, its options, tables and progress bars."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -12,22 +15,27 @@ from driftls.errors import missing_extra
 
 try:
     import typer
+    from rich import box
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.table import Table
 except ImportError:
     raise missing_extra("typer and rich", "cli", "the command line") from None
 
-__all__ = ["AsJson", "OnError", "app", "counting", "policies", "progress", "typer"]
+__all__ = [
+    "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Features", "Kappa", "OnError", "Seed", "Width", "Workers",
+    "app", "check_policies", "counting", "features_of", "plus_minus", "policies", "print_json", "print_table",
+    "progress", "typer",
+]  # fmt: skip
 
 app = typer.Typer(
     name="driftls",
-    no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
 class OnError(StrEnum):
@@ -37,12 +45,100 @@ class OnError(StrEnum):
     SKIP = "skip"
 
 
+class FeatureKind(StrEnum):
+    """How a visitor and an article make an arm."""
+
+    AUTO = "auto"
+    DISJOINT = "disjoint"
+    CROSSES = "crosses"
+    SHARED = "shared"
+    HASHED = "hashed"
+    OUTER = "outer"
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of everything that is drawn at random.")]
+Kappa = Annotated[float | None, typer.Option(help="Weight of the width; if not given, the policy's own.")]
+Workers = Annotated[int, typer.Option(min=-1, help="Processes on this machine; -1 is one a core.")]
+Cluster = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler to use instead.")]
+Features = Annotated[FeatureKind, typer.Option(help="How a visitor and an article make an arm.")]
+Dim = Annotated[int, typer.Option(min=1, max=10**7, help="Features of a visitor.")]
+Articles = Annotated[int, typer.Option(min=1, max=10**7, help="Most articles, for crosses and shared.")]
+Width = Annotated[int, typer.Option(min=1, max=10**9, help="Length of an arm, for hashed.")]
+
+
+def features_of(kind: FeatureKind, form: str, dim: int, articles: int, width: int) -> Any:
+    """The features that were asked for; by default one model an article, and for R6A products with its features."""
+    from driftls.features import Crosses, Hashed, OuterProduct, UserFeatures
+
+    if kind is FeatureKind.OUTER or (kind is FeatureKind.AUTO and form == "R6A"):
+        return OuterProduct(6, 6)
+    if kind is FeatureKind.HASHED:
+        return Hashed(width, user_dim=dim)
+    if kind in (FeatureKind.CROSSES, FeatureKind.SHARED):
+        return Crosses(dim, articles=articles, shared=kind is FeatureKind.SHARED)
+    return UserFeatures(dim)
+
+
 def policies() -> dict[str, Any]:
-    """The paper's policies and ours, by name."""
+    """The paper's policies and ours, by name. One registry is wanted: driftls.policies.registry."""
     from driftls import paper
     from driftls.policies import named
 
     return {**paper.POLICIES, **named.POLICIES}
+
+
+def check_policies(names: Iterable[str]) -> dict[str, Any]:
+    """The table of `policies`, if it has all of the names."""
+    table = policies()
+    for name in names:
+        if name not in table:
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(table)}.", param_hint="'--policy'")
+    return table
+
+
+# -- results on stdout -------------------------------------------------------------------------------------------------
+
+
+def print_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1, notes: Sequence[str] = ()
+) -> None:
+    """A table with `words` columns of text, then numbers; below, what they mean and what to do next."""
+    console = Console(highlight=False)
+    if not console.is_terminal:  # a file or a pipe has no edge
+        console = Console(highlight=False, width=max(console.width, 160))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for place, name in enumerate(head):
+        table.add_column(name, justify="left" if place < words else "right", no_wrap=place > 0, overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console.print(table)
+    for note in ("", *notes) if notes else ():
+        console.print(note, markup=False, soft_wrap=True)
+
+
+def plus_minus(mean: float, half: float | None, digits: int = 1) -> str:
+    """A mean with the half-width of its interval, if there is one."""
+    known = half is not None and math.isfinite(half)
+    return f"{mean:,.{digits}f} ± {half:,.{digits}f}" if known else f"{mean:,.{digits}f}"
+
+
+def print_json(result: Any) -> None:
+    """One JSON object; it has no infinity and no NaN."""
+    typer.echo(json.dumps(_plain(result)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Path):
+        return str(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# -- progress on stderr ------------------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,9 +20,9 @@ from driftls.features import Features, UserFeatures, from_header
 from driftls.policies import DisjointLinUCB, Policy, named
 from driftls.study.search import most_runs
 
-__all__ = ["Bandit", "Contender", "Log", "Plan", "Problem", "Range", "Search", "Seeds", "build"]
+__all__ = ["Bandit", "Log", "Plan", "PolicySpec", "Problem", "Range", "Search", "Seeds", "build"]
 
-POLICIES = {**paper.POLICIES, **named.POLICIES}
+POLICIES = {**paper.POLICIES, **named.POLICIES}  # one registry is wanted: driftls.policies.registry
 KINDS: dict[str, Callable[..., Pool]] = {
     "fixed-arms": FixedArms,
     "churning-pool": ChurningPool,
@@ -53,15 +53,16 @@ class Range(Strict, frozen=True):
             raise ValueError(f"a range needs low < high, and low > 0 on a log scale; got {self.low} and {self.high}")
 
     def at(self, share: float) -> float:
-        """The value so far along the range."""
+        """The value so far along the range; its ends are met exactly."""
+        if share in (0.0, 1.0):
+            return self.high if share else self.low
         if self.scale == "log":
             return float(self.low * (self.high / self.low) ** share)
         return self.low + share * (self.high - self.low)
 
     def grid(self) -> list[float]:
-        """Evenly spaced points; the ends are met exactly."""
-        inner = [self.at(place / (self.points - 1)) for place in range(1, self.points - 1)]
-        return [self.low, *inner, self.high]
+        """Evenly spaced points."""
+        return [self.at(place / (self.points - 1)) for place in range(self.points)]
 
 
 class Span(Strict, frozen=True):
@@ -82,9 +83,7 @@ class Seeds(Strict, frozen=True):
         if not report or len(set(report)) < len(report) or len(set(tune)) < len(tune):
             raise ValueError("report needs at least one seed, and no seed may come twice")
         if both := set(tune) & set(report):
-            raise ValueError(
-                f"seed {min(both)} is in tune and in report: a knob must not be reported where it was tuned"
-            )
+            raise ValueError(f"seed {min(both)} is in tune and in report: report on seeds that nothing was tuned on")
 
     def of(self, stage: str) -> list[int]:
         """The seeds of a stage."""
@@ -181,8 +180,8 @@ class Log(Strict, frozen=True):
 Problem = Bandit | Log
 
 
-class Contender(Strict, frozen=True):
-    """A policy by name; a knob is fixed (a number), listed or searched."""
+class PolicySpec(Strict, frozen=True):
+    """A policy by name, and its knobs, each of which is fixed (a number), listed or searched."""
 
     policy: str
     knobs: dict[str, Any] = {}
@@ -190,11 +189,15 @@ class Contender(Strict, frozen=True):
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise ValueError(f"policy {self.policy!r} is not one of {', '.join(POLICIES)}")
-        known = named.KNOBS.get(self.policy, {"kappa": float})
         for knob in self.knobs:
-            if knob not in known:
-                raise ValueError(f"{self.policy} has no knob {knob!r}; it has: {', '.join(known) or 'none'}")
+            if knob not in self.known:
+                raise ValueError(f"{self.policy} has no knob {knob!r}; it has: {', '.join(self.known) or 'none'}")
             self.choices(knob)
+
+    @property
+    def known(self) -> dict[str, type]:
+        """The knobs that this policy has, float or int; the paper's policies have kappa alone."""
+        return named.KNOBS.get(self.policy, {"kappa": float})
 
     def choices(self, knob: str) -> list[float] | Range:
         """What a knob can be: one value, those listed, or a range."""
@@ -205,9 +208,6 @@ class Contender(Strict, frozen=True):
             raise ValueError(f"knob {knob!r}: {error}") from None
         return [value] if isinstance(value, float) else value
 
-    def _whole(self, knob: str) -> bool:
-        return named.KNOBS.get(self.policy, {}).get(knob) is int
-
     @property
     def tuned(self) -> list[str]:
         """The knobs of which there is more than one value."""
@@ -216,16 +216,19 @@ class Contender(Strict, frozen=True):
     def settings(self, search: Search, number: int) -> list[Knobs]:
         """All settings of this, the `number`-th, policy, without repetitions."""
         choices = {knob: self.choices(knob) for knob in self.knobs}
+        rows: Iterable[Sequence[float]]
         if search.method == "grid":
-            columns = [values.grid() if isinstance(values, Range) else values for values in choices.values()]
-            found = [dict(zip(choices, values)) for values in product(*columns)]
+            rows = product(*(values.grid() if isinstance(values, Range) else values for values in choices.values()))
         else:
             rng = np.random.default_rng([search.seed, number])
             shares = rng.random((search.draws if self.tuned else 1, len(choices)))
-            found = [dict(zip(choices, map(_pick, choices.values(), row))) for row in shares]
-        for knobs in found:
-            knobs.update({knob: round(value) for knob, value in knobs.items() if self._whole(knob)})
-        return [knobs for place, knobs in enumerate(found) if knobs not in found[:place]]
+            rows = [list(map(_pick, choices.values(), row)) for row in shares]
+        found = []
+        for row in rows:
+            knobs = {knob: round(value) if self.known[knob] is int else value for knob, value in zip(choices, row)}
+            if knobs not in found:
+                found.append(knobs)
+        return found
 
 
 class Plan(Strict, frozen=True):
@@ -251,7 +254,7 @@ class Plan(Strict, frozen=True):
 
     metrics: Annotated[list[Literal["regret", "reward", "ctr", "relative_tracking_error"]], Meta(min_length=1)]
     seeds: Seeds
-    policies: Annotated[list[Contender], Meta(min_length=1)]
+    policies: Annotated[list[PolicySpec], Meta(min_length=1)]
     bandits: list[Bandit] = []
     logs: list[Log] = []
     search: Search = Search()
@@ -271,9 +274,11 @@ class Plan(Strict, frozen=True):
     def load(cls, path: str | os.PathLike[str]) -> Plan:
         """Read and check a file."""
         try:
-            return cls.parse(Path(path).read_text(), Path(path).parent)
-        except (SettingsError, UnicodeDecodeError) as error:
+            return cls.parse(Path(path).read_text(encoding="utf-8"), Path(path).parent)
+        except SettingsError as error:
             raise SettingsError(f"{path}: {error}") from None
+        except UnicodeDecodeError:
+            raise SettingsError(f"{path}: expected a study as TOML, got a file that is no text.") from None
 
     def __post_init__(self) -> None:
         for table, names in (("problems", [one.name for one in self.problems]), ("policies", self.labels)):
@@ -283,7 +288,7 @@ class Plan(Strict, frozen=True):
             raise ValueError("there is nothing to play on: give [[bandits]], [[logs]], or both")
         if "ctr" in self.metrics and self.bandits:
             raise ValueError("metrics: ctr is a metric of logs; bandits have regret and reward")
-        if "relative_tracking_error" in self.metrics and any(c.policy == "random" for c in self.policies):
+        if "relative_tracking_error" in self.metrics and any(spec.policy == "random" for spec in self.policies):
             raise ValueError("metrics: random follows no theta, so it has no relative_tracking_error")
         self._check_settings()
 
@@ -295,15 +300,15 @@ class Plan(Strict, frozen=True):
     def _check_settings(self) -> None:
         """Build every setting once, and count the runs."""
         runs = 0
-        for number, contender in enumerate(self.policies):
-            settings = contender.settings(self.search, number)
+        for number, spec in enumerate(self.policies):
+            settings = spec.settings(self.search, number)
             for problem in self.problems:
                 tune, report = (len(problem.units(stage, self.seeds)) for stage in ("tune", "report"))
                 if len(settings) > 1 and not tune:
                     raise ValueError(f"policies[{number}] is tuned, but {problem.name!r} has no tune seeds or days")
                 for knobs in settings:
                     try:
-                        build(contender.policy, knobs, problem, 0)
+                        build(spec.policy, knobs, problem, 0)
                     except DriftlsError as error:
                         raise ValueError(f"policies[{number}] with {knobs} on {problem.name!r}: {error}") from None
                 runs += most_runs(len(settings), self.search.keep, tune=tune, report=report)
@@ -323,12 +328,12 @@ class Plan(Strict, frozen=True):
     @property
     def labels(self) -> list[str]:
         """The policies as they are called in results; with fixed knobs where a policy comes more than once."""
-        names = [contender.policy for contender in self.policies]
-        fixed = [{k: v for k, v in c.knobs.items() if k not in c.tuned} for c in self.policies]
-        return [
-            f"{name} {' '.join(f'{k}={v:g}' for k, v in own.items())}".strip() if names.count(name) > 1 else name
-            for name, own in zip(names, fixed)
-        ]
+        names = [spec.policy for spec in self.policies]
+        labels = []
+        for spec in self.policies:
+            fixed = [f"{knob}={value:g}" for knob, value in spec.knobs.items() if knob not in spec.tuned]
+            labels.append(" ".join([spec.policy, *fixed]) if names.count(spec.policy) > 1 else spec.policy)
+        return labels
 
 
 def _words(seeds: list[int]) -> str:

@@ -1,9 +1,10 @@
-"""Results of a study: one Parquet file, and what can be said from it."""
+"""Results of a study: one Parquet file, and the leaderboard, costs, knobs and curves that follow from it."""
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -14,10 +15,22 @@ import numpy as np
 from msgspec import Struct
 
 from driftls.errors import CorruptFileError, missing_extra
+from driftls.persistence import atomic
 from driftls.run import Run, interval
 from driftls.study.tasks import Task
 
-__all__ = ["Effect", "Row", "Standing", "curves", "leaderboard", "pareto", "read", "row_of", "sensitivity", "write"]
+__all__ = [
+    "Effect",
+    "LeaderboardRow",
+    "Row",
+    "curves",
+    "leaderboard",
+    "pareto",
+    "read",
+    "row_of",
+    "sensitivity",
+    "write",
+]
 
 NAN = float("nan")
 
@@ -78,15 +91,8 @@ def write(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
         values, traces = record.pop("values"), record.pop("traces")
         traces = {f"{name}_trace": trace for name, trace in traces.items()}
         records.append({**record, "knobs": json.dumps(record["knobs"]), **values, **traces})
-    path = Path(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with atomic(path) as part:
         pq.write_table(pa.Table.from_pylist(records), part)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str]) -> list[Row]:
@@ -99,7 +105,7 @@ def read(path: str | os.PathLike[str]) -> list[Row]:
             record |= {"knobs": json.loads(record["knobs"]), "traces": traces}
             record["values"] = {name: record.pop(name) for name in traces}
         return [msgspec.convert(record, Row) for record in records]
-    except (pa.ArrowInvalid, KeyError, ValueError) as error:
+    except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
         raise CorruptFileError(f"{path}: not the results of a study ({error}). Pass a results.parquet.") from error
 
 
@@ -112,10 +118,11 @@ def _pyarrow() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
-class Standing(NamedTuple):
-    """A policy on a problem: mean and half-width over seeds or days, and the paired difference to the leader.
+class LeaderboardRow(NamedTuple):
+    """A policy on a problem: mean and half-width over seeds or days, and the paired difference to the first.
 
-    `p` is of the paired t-test against the leader, by Holm's rule over all policies of the problem.
+    `p` is of the paired t-test against the first, by Holm's rule over all policies of the problem; NaN where there are
+    too few seeds or days to say.
     """
 
     problem: str
@@ -125,45 +132,44 @@ class Standing(NamedTuple):
     half: float
     runs: int
     failed: int
-    behind: float
-    behind_half: float
+    difference: float
+    difference_half: float
     p: float
     microseconds: float
 
-
-def leaderboard(rows: Iterable[Row], metric: str, *, larger: bool) -> list[Standing]:
-    """Policies of each problem, the best first, on the seeds of the report."""
-    found = []
-    reported = sorted((row for row in rows if row.stage == "report"), key=lambda row: row.problem)
-    for problem, group in groupby(reported, key=lambda row: row.problem):
-        policies: dict[str, list[Row]] = {}
-        for row in group:
-            policies.setdefault(row.policy, []).append(row)
-        found += _standings(problem, policies, metric, larger)
-    return found
+    @property
+    def told_apart(self) -> bool:
+        """Whether it differs from the first by more than chance explains, at 5%."""
+        return self.p < 0.05
 
 
-def _standings(problem: str, policies: dict[str, list[Row]], metric: str, larger: bool) -> list[Standing]:
-    values = {name: _by_unit(rows, metric) for name, rows in policies.items()}
-    sign = -1.0 if larger else 1.0
-    order = sorted(policies, key=lambda name: sign * _mean(values[name]) if values[name] else np.inf)
-    leader = values[order[0]]
-    tests = {name: _paired(values[name], leader) for name in order[1:]}
+def leaderboard(rows: Iterable[Row], metric: str, *, larger: bool) -> list[LeaderboardRow]:
+    """Policies of each problem, the best mean first, on the seeds and days of the report."""
+    groups: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        if row.stage == "report":
+            groups.setdefault(row.problem, {}).setdefault(row.policy, []).append(row)
+    return [one for problem in sorted(groups) for one in _ranked(problem, groups[problem], metric, larger)]
+
+
+def _ranked(problem: str, policies: dict[str, list[Row]], metric: str, larger: bool) -> list[LeaderboardRow]:
+    units = {name: _by_unit(rows, metric) for name, rows in policies.items()}
+    means = {name: interval(list(of.values())) if of else (NAN, NAN) for name, of in units.items()}
+    order = sorted(policies, key=lambda name: (np.isnan(means[name][0]), -means[name][0] if larger else means[name][0]))
+    tests = {name: _paired(units[name], units[order[0]]) for name in order[1:]}
     adjusted = dict(zip(tests, holm([p for *_, p in tests.values()])))
     found = []
     for name in order:
-        mean, half = interval(list(values[name].values())) if values[name] else (NAN, NAN)
-        behind, behind_half, _ = tests.get(name, (0.0, 0.0, NAN))
-        rows = policies[name]
+        rows, (difference, half, _) = policies[name], tests.get(name, (0.0, 0.0, NAN))
+        counts = len(rows), sum(bool(row.error) for row in rows)
         cost = float(np.mean([row.microseconds for row in rows]))
-        failed = sum(bool(row.error) for row in rows)
-        shown = Standing(problem, name, rows[0].setting, mean, half, len(rows), failed, behind, behind_half, NAN, cost)
-        found.append(shown._replace(p=adjusted.get(name, NAN)))
+        gap = difference, half, adjusted.get(name, NAN)
+        found.append(LeaderboardRow(problem, name, rows[0].setting, *means[name], *counts, *gap, cost))
     return found
 
 
 def _by_unit(rows: Iterable[Row], metric: str) -> dict[str | int, float]:
-    """The mean of each unit's runs that did not fail."""
+    """The mean of each seed's or day's runs that did not fail."""
     found: dict[str | int, list[float]] = {}
     for row in rows:
         if not row.error:
@@ -171,24 +177,18 @@ def _by_unit(rows: Iterable[Row], metric: str) -> dict[str | int, float]:
     return {unit: float(np.mean(values)) for unit, values in found.items()}
 
 
-def _mean(values: dict[str | int, float]) -> float:
-    return float(np.mean(list(values.values())))
-
-
 def _paired(mine: dict[str | int, float], other: dict[str | int, float]) -> tuple[float, float, float]:
     """Mean difference over the units of both, half-width, and p of the paired t-test."""
-    from scipy.stats import t
+    from scipy.stats import ttest_1samp
 
     differences = [mine[unit] - other[unit] for unit in mine if unit in other]
     if not differences:
         return NAN, NAN, NAN
-    mean, half = interval(differences)
-    if len(differences) < 2:
-        return mean, half, NAN
-    error = float(np.std(differences, ddof=1)) / len(differences) ** 0.5
-    if error == 0.0:
-        return mean, half, 1.0 if mean == 0.0 else 0.0
-    return mean, half, float(2.0 * t.sf(abs(mean) / error, len(differences) - 1))
+    if len(set(differences)) == 1 < len(differences):  # no test where nothing varies
+        return differences[0], 0.0, float(differences[0] == 0.0)
+    with warnings.catch_warnings(action="ignore"):  # one unit alone has no p, which is NaN
+        p = float(ttest_1samp(differences, 0.0).pvalue)
+    return *interval(differences), p
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -205,10 +205,10 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def pareto(standings: Sequence[Standing], *, larger: bool) -> list[Standing]:
+def pareto(board: Sequence[LeaderboardRow], *, larger: bool) -> list[LeaderboardRow]:
     """Those that no other beats in the metric at the same cost or less, the cheapest first; of one problem."""
-    front: list[Standing] = []
-    for one in sorted(standings, key=lambda one: (one.microseconds, -one.mean if larger else one.mean)):
+    front: list[LeaderboardRow] = []
+    for one in sorted(board, key=lambda one: (one.microseconds, -one.mean if larger else one.mean)):
         if not front or (one.mean > front[-1].mean if larger else one.mean < front[-1].mean):
             front.append(one)
     return front
@@ -243,14 +243,15 @@ def sensitivity(rows: Iterable[Row], metric: str) -> list[Effect]:
 
 def curves(rows: Iterable[Row], metric: str) -> dict[tuple[str, str], tuple[list[int], list[float], list[float]]]:
     """Points, means and half-widths of the metric over the runs of the report, by problem and policy."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row.stage == "report" and not row.error:
-            groups.setdefault((row.problem, row.policy), []).append(row)
+    reported = (row for row in rows if row.stage == "report" and not row.error)
     found = {}
-    for names, runs in groups.items():
-        points = sorted(set.intersection(*(set(run.points) for run in runs)))  # days differ in length
-        values = [dict(zip(run.points, run.traces[metric])) for run in runs]
-        pairs = [interval([of_run[point] for of_run in values]) for point in points]
+    for names, group in groupby(sorted(reported, key=_names), key=_names):
+        runs = [dict(zip(row.points, row.traces[metric])) for row in group]
+        points = sorted(set.intersection(*map(set, runs)))  # days differ in length
+        pairs = [interval([run[point] for run in runs]) for point in points]
         found[names] = (points, [mean for mean, _ in pairs], [half for _, half in pairs])
     return found
+
+
+def _names(row: Row) -> tuple[str, str]:
+    return row.problem, row.policy

@@ -7,21 +7,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
-from driftls.run import Run
+from driftls.parallel import Workers, claim_folder, file_digest
 from driftls.study.plan import LARGER_IS_BETTER, Knobs, Plan, Problem
 from driftls.study.results import Row, row_of, write
 from driftls.study.search import best, rungs
-from driftls.study.tasks import Task, complete, digest_of
+from driftls.study.tasks import Task, complete
 
 __all__ = ["run_study"]
 
+Progress = Callable[[str, int, int], None]
+
 
 @dataclass
-class _Contest:
-    """The settings of one policy on one problem: those that are left, by position."""
+class _Tuning:
+    """The settings of one policy on one problem, and which of them are left, by position."""
 
     label: str
     policy: str
@@ -30,6 +34,12 @@ class _Contest:
     rungs: list[tuple[int, int]]
     left: list[int]
 
+    def cut(self, rung: int, scores: list[float], larger: bool) -> None:
+        """Keep the best for the next rung; after the last one, the best alone."""
+        means = np.asarray(scores).reshape(len(self.left), -1).mean(axis=1)
+        count = self.rungs[rung + 1][0] if rung + 1 < len(self.rungs) else 1
+        self.left = [self.left[place] for place in best(means.tolist(), count, larger=larger)]
+
 
 def run_study(
     plan: Plan,
@@ -37,7 +47,8 @@ def run_study(
     *,
     workers: int = -1,
     cluster: str | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    extend: bool = False,
+    progress: Progress | None = None,
 ) -> list[Row]:
     """Run what is missing of a study, write `results.parquet`, and return its rows.
 
@@ -47,10 +58,12 @@ def run_study(
         From `Plan.load`.
     out : path
         A folder. Finished runs are kept there, each under a hash of what it depends on: a second call runs only what
-        is missing.
+        is missing. The folder of another study is refused.
     workers, cluster
         Processes on this machine (-1: one a core), or the address of a Dask scheduler. Results are the same to the
         bit, but for the times.
+    extend : bool
+        Take over the folder of another study: its results are replaced, runs that both have are used again.
     progress : function, optional
         Called with the stage, the runs that are there and those that there will be.
 
@@ -66,72 +79,72 @@ def run_study(
     [1, 2]
     """
     metric = plan.metrics[0]
-    study = _Study(plan, Path(out), partial(complete, workers=workers, cluster=cluster), progress)
-    contests = _contests(plan)
-    for rung in range(max(len(contest.rungs) for contest in contests)):
-        left = {i: contest.rungs[rung][1] for i, contest in enumerate(contests) if rung < len(contest.rungs)}
-        jobs = [(contests[i], study.tasks(contests[i], "tune", units)) for i, units in left.items()]
-        for (contest, _), found in zip(jobs, study.finish(f"tune {rung + 1}", jobs)):
-            _cut(contest, rung, [row.values[metric] for row in found], LARGER_IS_BETTER[metric])
-    study.finish("report", [(contest, study.tasks(contest, "report")) for contest in contests])
-    rows = list(study.rows.values())
-    write(rows, study.out / "results.parquet")
-    return rows
+    tunings = _tunings(plan)
+    with Workers(workers, cluster=cluster) as pool:
+        study = _Study(plan, claim_folder(out, _identity(plan), extend=extend), pool, progress)
+        for rung in range(max(len(tuning.rungs) for tuning in tunings)):
+            here = [tuning for tuning in tunings if rung < len(tuning.rungs)]
+            jobs = [(tuning, study.tasks(tuning, "tune", tuning.rungs[rung][1])) for tuning in here]
+            for tuning, rows in zip(here, study.finish(f"tune {rung + 1}", jobs)):
+                tuning.cut(rung, [row.values[metric] for row in rows], LARGER_IS_BETTER[metric])
+        study.finish("report", [(tuning, study.tasks(tuning, "report")) for tuning in tunings])
+    found = list(study.rows.values())
+    write(found, study.out / "results.parquet")
+    return found
+
+
+def _identity(plan: Plan) -> dict[str, Any]:
+    """What makes it another study; days by name, wherever they lie, and without the budget."""
+    plain: dict[str, Any] = msgspec.to_builtins(plan)
+    for log in plain["logs"]:
+        log |= {stage: ["/".join(Path(day).parts[-2:]) for day in log[stage]] for stage in ("tune", "report")}
+    return {name: value for name, value in plain.items() if name != "budget"}
 
 
 class _Study:
     """What all stages share: where runs are done and kept, and the rows that are there."""
 
-    def __init__(
-        self, plan: Plan, out: Path, do: Callable[..., dict[str, Run]], progress: Callable[[str, int, int], None] | None
-    ) -> None:
-        self.plan, self.out, self.do, self.progress = plan, out, do, progress
-        self.digests = {day: digest_of(day) for log in plan.logs for day in (*log.tune, *log.report)}
+    def __init__(self, plan: Plan, out: Path, pool: Workers, progress: Progress | None) -> None:
+        self.plan, self.out, self.pool, self.progress = plan, out, pool, progress
+        self.digests = {day: file_digest(day) for log in plan.logs for day in (*log.tune, *log.report)}
         self.rows: dict[tuple[str, str, str], Row] = {}  # two policies may meet in one setting, and share its runs
 
-    def tasks(self, contest: _Contest, stage: str, first: int | None = None) -> list[Task]:
+    def tasks(self, tuning: _Tuning, stage: str, first: int | None = None) -> list[Task]:
         """All runs of what is left on the first units of the stage, setting by setting."""
         return [
             Task(
-                problem=contest.problem,
-                policy=contest.policy,
-                knobs=contest.settings[place],
+                problem=tuning.problem,
+                policy=tuning.policy,
+                knobs=tuning.settings[place],
                 seed=seed,
                 metrics=list(self.plan.metrics),
                 day=day,
                 digest=self.digests.get(day, ""),
             )
-            for place in contest.left
-            for day, seed in contest.problem.units(stage, self.plan.seeds)[:first]
+            for place in tuning.left
+            for day, seed in tuning.problem.units(stage, self.plan.seeds)[:first]
         ]
 
-    def finish(self, stage: str, jobs: list[tuple[_Contest, list[Task]]]) -> list[list[Row]]:
-        """The rows of all tasks, contest by contest."""
+    def finish(self, stage: str, jobs: list[tuple[_Tuning, list[Task]]]) -> list[list[Row]]:
+        """The rows of all tasks, tuning by tuning."""
         tell = None if self.progress is None else partial(self.progress, stage)
-        runs = self.do([task for _, tasks in jobs for task in tasks], self.out / "runs", progress=tell)
+        tasks = [task for _, of_tuning in jobs for task in of_tuning]
+        runs = complete(tasks, self.out / "runs", workers=self.pool, progress=tell)
         found = []
-        for contest, tasks in jobs:
-            keep = partial(row_of, stage=stage.split()[0], label=contest.label, metrics=self.plan.metrics)
-            rows = {(contest.label, contest.problem.name, task.key): keep(task, runs[task.key]) for task in tasks}
+        for tuning, of_tuning in jobs:
+            keep = partial(row_of, stage=stage.split()[0], label=tuning.label, metrics=self.plan.metrics)
+            rows = {(tuning.label, tuning.problem.name, task.key): keep(task, runs[task.key]) for task in of_tuning}
             self.rows |= rows
             found.append(list(rows.values()))
         return found
 
 
-def _contests(plan: Plan) -> list[_Contest]:
+def _tunings(plan: Plan) -> list[_Tuning]:
     found = []
     for problem in plan.problems:
         units = len(problem.units("tune", plan.seeds))
-        for number, (contender, label) in enumerate(zip(plan.policies, plan.labels)):
-            settings = contender.settings(plan.search, number)
+        for number, (spec, label) in enumerate(zip(plan.policies, plan.labels)):
+            settings = spec.settings(plan.search, number)
             steps = rungs(len(settings), plan.search.keep, units) if len(settings) > 1 else []
-            places = list(range(len(settings)))
-            found.append(_Contest(label, contender.policy, problem, settings, steps, places))
+            found.append(_Tuning(label, spec.policy, problem, settings, steps, list(range(len(settings)))))
     return found
-
-
-def _cut(contest: _Contest, rung: int, scores: list[float], larger: bool) -> None:
-    """Keep the best for the next rung; after the last one, the best alone."""
-    means = np.asarray(scores).reshape(len(contest.left), -1).mean(axis=1)
-    count = contest.rungs[rung + 1][0] if rung + 1 < len(contest.rungs) else 1
-    contest.left = [contest.left[place] for place in best(means.tolist(), count, larger=larger)]
