@@ -23,18 +23,25 @@ MOST_INDEX = np.iinfo(np.int32).max
 IN_PLACE_FROM = 1 << 14  # numbers: below it a copy costs less than finding out where an array lies
 
 
-class SparseRows(NamedTuple):
-    """Rows as a sparse matrix has them: row i has values[p] at indices[p] for start[i] <= p < start[i + 1]."""
+class Rows(NamedTuple):
+    """Sparse rows as plain arrays, without the cost of a SciPy object: row k from start[k] to start[k + 1].
 
-    start: Any
+    The indices of a row increase, and none comes twice.
+    """
+
     indices: Any
     values: Any
+    start: Any
     dim: int
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and features."""
+        """How many rows, and their length."""
         return len(self.start) - 1, self.dim
+
+    def tocsr(self) -> sp.csr_array:
+        """The same as a SciPy matrix."""
+        return sp.csr_array((self.values, self.indices, self.start), shape=self.shape)
 
 
 def as_numbers(values: Any, expected: str) -> NDArray[Any]:
@@ -71,7 +78,7 @@ def as_number(value: Any, called: str) -> float:
     return number
 
 
-def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | SparseRows:
+def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
     """A matrix of rows with `dim` features: an array, or the arrays of a sparse matrix of any format, checked."""
     if is_sparse(X):
         rows: Any = sparse_rows(X, called)
@@ -88,8 +95,8 @@ def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | SparseRows:
 
 
 def is_sparse(X: Any) -> bool:
-    """Whether this is a sparse matrix, or has the arrays of one as `SparseRows` does."""
-    return sp.issparse(X) or all(hasattr(X, name) for name in SparseRows._fields)
+    """Whether this is a sparse matrix, or has the arrays of one as `Rows` does."""
+    return sp.issparse(X) or all(hasattr(X, name) for name in Rows._fields)
 
 
 def is_pair(x: Any) -> bool:
@@ -97,17 +104,17 @@ def is_pair(x: Any) -> bool:
     return type(x) is tuple and len(x) == 2 and all(hasattr(part, "__len__") and not isinstance(part, str) for part in x)
 
 
-def pair_rows(x: Any, dim: int) -> SparseRows:
+def pair_rows(x: Any, dim: int) -> Rows:
     """One row from (indices, values)."""
     indices, values = as_numbers(x[0], "indices must be a vector"), as_numbers(x[1], "values must be a vector")
     if indices.ndim != 1 or values.shape != indices.shape:
         raise DimensionError(f"(indices, values) must be two vectors of one length, got {indices.shape}, {values.shape}.")
     if indices.size and indices.dtype.kind not in "iu":
         raise InputError(f"indices must be whole numbers, got {indices.dtype}.")
-    return SparseRows(np.array([0, indices.size]), indices, values, dim)
+    return Rows(indices, values, np.array([0, indices.size]), dim)
 
 
-def sparse_rows(X: Any, called: str) -> SparseRows:
+def sparse_rows(X: Any, called: str) -> Rows:
     """The arrays of a sparse matrix of any format; nothing is converted through pointers that were not looked at."""
     try:
         if not sp.issparse(X):
@@ -117,14 +124,14 @@ def sparse_rows(X: Any, called: str) -> SparseRows:
         if X.format == "csr":
             return _pointed(X.indptr, X.indices, X.data, (1, *X.shape)[-2:])
         X = _converted(X)
-        return SparseRows(X.indptr, X.indices, X.data, X.shape[1])
+        return Rows(X.indices, X.data, X.indptr, X.shape[1])
     except DriftlsError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError(f"{called} is not a valid sparse matrix: {error}. Build it anew. Nothing was changed.") from None
 
 
-def _pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int]) -> SparseRows:
+def _pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int]) -> Rows:
     """Rows whose pointers (a copy of them) lie within their arrays; what indices say is for the kernels to check."""
     start, indices, values = np.array(start), np.asarray(indices), as_numbers(values, "data must be an array")
     good = start.ndim == indices.ndim == 1 and start.dtype.kind in "iu" and indices.dtype.kind in "iu"
@@ -132,7 +139,7 @@ def _pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int]) -> S
     if not good or int(start[-1]) > min(indices.size, len(values)):
         raise ValueError("indptr must increase from 0 and stay within indices and data")
     used = int(start[-1])
-    return SparseRows(start.astype(np.int64), indices[:used], values[:used], shape[1])
+    return Rows(indices[:used], values[:used], start.astype(np.int64), shape[1])
 
 
 def _converted(X: Any) -> Any:
@@ -235,13 +242,13 @@ class Stage:
             n += 1
         self.begin[0], self.end[0] = 0, n
 
-    def take(self, rows: NDArray[Any] | SparseRows) -> int:
+    def take(self, rows: NDArray[Any] | Rows) -> int:
         """A block of rows that `as_rows` has looked at; returns how many there are."""
         count = rows.shape[0]
         self.lines(count)
         if self.sparse:
-            self._take_sparse(rows if isinstance(rows, SparseRows) else _nonzeros(rows), count)
-        elif isinstance(rows, SparseRows):
+            self._take_sparse(rows if isinstance(rows, Rows) else _nonzeros(rows), count)
+        elif isinstance(rows, Rows):
             self._take_scattered(rows, count)
         elif rows.dtype == FLOAT and rows.size >= IN_PLACE_FROM and rows.flags.carray and not self.constant:
             self.frame["values"], self._in_place = rows, True
@@ -254,7 +261,7 @@ class Stage:
                 out[:, self.dim] = 1.0
         return count
 
-    def _take_sparse(self, rows: SparseRows, count: int) -> None:
+    def _take_sparse(self, rows: Rows, count: int) -> None:
         start, indices = rows.start, rows.indices
         used = int(start[-1])
         if indices.dtype.itemsize > 4 or indices.dtype.kind == "u":  # what does not fit must not become another index
@@ -272,7 +279,7 @@ class Stage:
             self.indices[:used], self.values[:used] = indices, values
             self.begin[:count], self.end[:count] = start[:-1], start[1:]
 
-    def _take_scattered(self, rows: SparseRows, count: int) -> None:
+    def _take_scattered(self, rows: Rows, count: int) -> None:
         """Sparse rows, kept dense."""
         column, line = np.array(rows.indices, dtype=np.int64), np.repeat(np.arange(count), np.diff(rows.start))
         if column.size and not 0 <= int(column.min()) <= int(column.max()) < self.dim:
@@ -287,11 +294,11 @@ class Stage:
             out[:, self.dim] = 1.0
 
 
-def _nonzeros(rows: NDArray[Any]) -> SparseRows:
+def _nonzeros(rows: NDArray[Any]) -> Rows:
     rows = _as_float(rows)
     line, column = np.nonzero(rows)
     start = np.concatenate([[0], np.cumsum(np.bincount(line, minlength=rows.shape[0]))])
-    return SparseRows(start, column, rows[line, column], rows.shape[1])
+    return Rows(column, rows[line, column], start, rows.shape[1])
 
 
 def fault_text(status: int, called: str, dim: int) -> str:

@@ -7,9 +7,7 @@ from typing import Any
 from driftls.errors import FileFormatError, NewerFileError
 from driftls.features.base import VERSION, FeatureMap
 from driftls.features.crossed import CrossedArms
-from driftls.features.records import Features, Pool
-from driftls.features.rows import Rows
-from driftls.features.tables import is_records
+from driftls.inputs import Rows
 
 __all__ = [
     "CrossedArms",
@@ -41,16 +39,27 @@ def from_header(header: dict[str, Any]) -> FeatureMap:
     if version > VERSION:
         raise NewerFileError(f"features of version {version}, but this driftls reads up to {VERSION}. Install a newer.")
     if kind == "Features":
+        from driftls.features.records import Features
+
         return Features(**settings).with_names(names)
     from driftls.features import events
 
     return events.from_settings(kind, settings)
 
 
-def __getattr__(name: str) -> Any:  # what reads events brings the readers of logs, which most policies do without
+def __getattr__(name: str) -> Any:
+    """Import late what brings the compiler, or the readers of logs, which most policies do without."""
     name = RENAMED.get(name, name)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("Features", "Pool"):
+        from driftls.features import records
+
+        return getattr(records, name)
+    if name == "is_records":
+        from driftls.features.tables import is_records
+
+        return is_records
     from driftls.features import events
 
     return getattr(events, name)

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.errors import DimensionError, InputError
-from driftls.features.rows import Rows
-from driftls.kernels.rows import CrossRows
+from driftls.inputs import Rows
 
 
 class CrossedArms:
@@ -83,14 +82,6 @@ class CrossedArms:
     def __iter__(self) -> Iterator[CrossedArms]:
         """Arm by arm."""
         return (self[k] for k in range(len(self)))
-
-    def rows(self, y: NDArray[np.float64], dtype: np.dtype[Any]) -> CrossRows:
-        """What a kernel reads."""
-        row, width = self.row, self.row.dim
-        values, start = np.require(row.values, dtype, ["C", "A", "W"]), np.array(row.start, np.int64)
-        shared = np.array([self.shared, width], np.int64)
-        indices = np.require(row.indices, np.int32, ["C", "A", "W"])
-        return CrossRows(width * (self.blocks + self.shared), start[:-1], start[1:], indices, values, y, shared)
 
     def tocsr(self) -> sp.csr_array:
         """The same as a sparse matrix with a row for each arm."""

@@ -5,35 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.kernels.compile import kernel, leaf
+from driftls.inputs import Rows
+from driftls.kernels.arrays import kernel, leaf
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 LOW = (1 << 32) - 1  # the lower half of a key
-
-
-class Rows(NamedTuple):
-    """Sparse rows without the cost of a SciPy object: row k has `values` at `indices`, from start[k] to start[k + 1].
-
-    The indices of a row increase, and none comes twice.
-    """
-
-    indices: NDArray[np.int32]
-    values: Floats
-    start: Ints
-    dim: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """How many rows, and their length."""
-        return len(self.start) - 1, self.dim
-
-    def tocsr(self) -> sp.csr_array:
-        """The same as a SciPy matrix."""
-        return sp.csr_array((self.values, self.indices, self.start), shape=self.shape)
 
 
 class Coded(NamedTuple):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from driftls.errors import InputError
 from driftls.features.columns import LARGEST, Column, Space, scalar
 from driftls.features.rows import Coded, Floats, Ints
-from driftls.kernels.compile import kernel
+from driftls.kernels.arrays import kernel
 
 NONE, NOTHING = np.empty(0, np.int64), np.empty(0)
 PIECE = 4096  # rows that are written at once, so that they stay in the processor's cache

@@ -30,11 +30,12 @@ SAY_AFTER = 0.5  # seconds of compilation
 
 
 @cache
-def source_digest() -> str:
-    """A digest of every kernel's source: any of them may be linked into any part."""
+def source_digest(folder: Path | None = None) -> str:
+    """A digest of every kernel's source, any of which may be linked into any part, and of another folder's files."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for place in dict.fromkeys((Path(__file__).parent, folder or Path(__file__).parent)):
+        for path in sorted(place.glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
@@ -55,7 +56,7 @@ def _engine() -> Any:
 def load(part: Part) -> int:
     """The address of a part: from the cache, or compiled and put there."""
     with LOCK:
-        digest = source_digest()[:24]
+        digest = source_digest(Path(part.function.__code__.co_filename).parent)[:24]
         text = read(f"{part.name}-{digest}.ir") or shipped(part, digest)
         began = time.perf_counter()
         if text is None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftls.errors import CorruptFileError, InputError
-from driftls.inputs import SparseRows
+from driftls.inputs import Rows
 from driftls.persistence import expect
 from driftls.policies.arm_index import id_header, id_of, plain_id
 
@@ -94,7 +94,7 @@ def row_of(choice: Waiting, dim: int) -> Any:
     """The row of a waiting choice, as `inputs.as_rows` gives rows."""
     if choice.indices is None:
         return choice.values.reshape(1, -1)
-    return SparseRows(np.array([0, len(choice.values)]), choice.indices, choice.values, dim)
+    return Rows(choice.indices, choice.values, np.array([0, len(choice.values)]), dim)
 
 
 def waiting_of(rows: Any, k: int, name: tuple[Hashable, ...]) -> Waiting:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import driftls.trackers
-from driftls.crossed import Crossed
 from driftls.draws import Seed
 from driftls.errors import CorruptFileError, DimensionError, InputError, SettingsError
+from driftls.features.crossed import CrossedArms
 from driftls.history import Mapped
 from driftls.inputs import Stage, as_rows
 from driftls.kernels import choose as kernels
@@ -82,7 +82,7 @@ class SharedPolicy(Policy):
 
         Parameters
         ----------
-        arms : (K, d) array, sparse matrix, or `Crossed`
+        arms : (K, d) array, sparse matrix, or `CrossedArms`
             A row for each arm.
         ids : list, optional
             An id for each arm, where arms come again: some widths then keep something for each.
@@ -161,7 +161,7 @@ class SharedPolicy(Policy):
 
         Parameters
         ----------
-        arms : (rounds K, d) array or sparse matrix, or `Crossed`
+        arms : (rounds K, d) array or sparse matrix, or `CrossedArms`
             Round after round; or (K, d), the same arms in every round.
         rewards : (rounds, K), or (rounds,) with `shown`, or None
             Of every arm; or of the arm that a log showed, whose reward is learned where it is chosen. None: only choose.
@@ -175,9 +175,9 @@ class SharedPolicy(Policy):
         with self.lock:
             rows, total = self._rows(arms, many=True)
             rounds = len(rewards) if rewards is not None else rounds
-            crossed = isinstance(rows, Crossed)
+            crossed = isinstance(rows, CrossedArms)
             if crossed:
-                count, users = len(rows.blocks), rows.users.shape[0]
+                count, users = len(rows.blocks), rows.row.shape[0]
                 rounds = users if rounds is None else rounds
             else:
                 given = len(ids) if ids is not None else np.shape(rewards)[1] if np.ndim(rewards) == 2 else None
@@ -190,8 +190,8 @@ class SharedPolicy(Policy):
                 raise DimensionError(f"{rounds} rounds of {count} arms need {rounds * count} rows (or {count}), got {total}.")
             names = self._names(ids, count)
             self._take(rows, total, recurring=names is not None)
-            features = rows.users.shape[1] if crossed else self.dim
-            lines = rows.users.shape[0] if crossed else total
+            features = rows.row.shape[1] if crossed else self.dim
+            lines = rows.row.shape[0] if crossed else total
             if code := int(first_fault(self._stage.frame.address, features, lines)):
                 self.frame["fault_row"] = code // 8 - 1
                 raise self._fault(code % 8)
@@ -251,9 +251,9 @@ class SharedPolicy(Policy):
 
     def _rows(self, arms: Any, *, many: bool = False) -> tuple[Any, int]:
         """Arms as rows, looked at but for their numbers."""
-        if isinstance(arms, Crossed):
-            if not many and arms.users.shape[0] != 1:
-                raise InputError(f"a choice is for one user, got the arms of {arms.users.shape[0]}.")
+        if isinstance(arms, CrossedArms):
+            if not many and arms.row.shape[0] != 1:
+                raise InputError(f"a choice is for one user, got the arms of {arms.row.shape[0]}.")
             if arms.shape[1] != self.dim:
                 raise DimensionError(f"arms must have {self.dim} features, got {arms.shape[1]}.")
             rows: Any = arms
@@ -268,7 +268,7 @@ class SharedPolicy(Policy):
         return np.reshape(x, (1, -1)) if not hasattr(x, "shape") or (len(x.shape) == 1 and not hasattr(x, "dim")) else x
 
     def _plain(self, rows: Any) -> Any:
-        return as_rows(rows.tocsr(), self.dim) if isinstance(rows, Crossed) else rows
+        return as_rows(rows.tocsr(), self.dim) if isinstance(rows, CrossedArms) else rows
 
     def _names(self, ids: Any, count: int) -> list[Hashable] | None:
         if ids is None:
@@ -283,7 +283,7 @@ class SharedPolicy(Policy):
         if not self._models:
             self._begin(rows, recurring)
         self._room(count)
-        crossed = isinstance(rows, Crossed) and bool(self._stage.sparse) and bool(self.frame["crossed_score"])
+        crossed = isinstance(rows, CrossedArms) and bool(self._stage.sparse) and bool(self.frame["crossed_score"])
         if crossed:
             self._take_crossed(rows)
         else:
@@ -291,10 +291,10 @@ class SharedPolicy(Policy):
                 self._stage.frame["arms"] = 0
             self._stage.take(self._plain(rows))
 
-    def _take_crossed(self, arms: Crossed) -> None:
+    def _take_crossed(self, arms: CrossedArms) -> None:
         stage, blocks = self._stage, arms.blocks
-        width, lines = arms.users.shape[1], arms.users.shape[0]
-        stage.take(as_rows(arms.users, width, "a user"))
+        width, lines = arms.row.shape[1], arms.row.shape[0]
+        stage.take(as_rows(arms.row, width, "a user"))
         stage.lines(lines * blocks.size)
         shifts = width * (blocks + arms.shared)
         stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=width)
@@ -308,10 +308,10 @@ class SharedPolicy(Policy):
         elif self._blocks[1] == TABLE_FROM:
             self._fill_table(arms, blocks.size)
 
-    def _fill_table(self, arms: Crossed, count: int) -> None:
+    def _fill_table(self, arms: CrossedArms, count: int) -> None:
         if self._stage.frame["arms"]:
             kind = kind_of(self.width, True, True)
-            self._table.fill(kind, arms.users.shape[1], count, self._stage.values.size)
+            self._table.fill(kind, arms.row.shape[1], count, self._stage.values.size)
 
     def _begin(self, rows: Any, recurring: bool) -> None:
         """The first arms are here and are looked at: start the tracker, dense or sparse, and its width."""

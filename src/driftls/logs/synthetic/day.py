@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftls.errors import SettingsError
-from driftls.kernels.compile import kernel
+from driftls.kernels.arrays import kernel
 from driftls.logs.events import Block, Event, Floats, Ints, distinct_pools
 from driftls.logs.log import whole
 from driftls.logs.synthetic.text import r6b_text

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.kernels.compile import kernel
+from driftls.kernels.arrays import kernel
 from driftls.logs.events import Floats, Ints
 
 DIM = 136  # user features

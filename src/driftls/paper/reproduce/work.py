@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from driftls import __version__
-from driftls.kernels.compile import DIGEST
+from driftls.kernels.objects import source_digest
 
 __all__ = ["Options", "Piece", "Progress", "do"]
 
@@ -58,7 +58,7 @@ class Piece(NamedTuple):
         """Its file: a digest of all that the result depends on."""
         source = Path(inspect.getfile(self.function)).read_text()
         files = [os.stat(value).st_size for value in self.arguments.values() if _is_file(value)]
-        parts = [__version__, DIGEST, source, self.function.__name__, self.arguments, files]
+        parts = [__version__, source_digest(), source, self.function.__name__, self.arguments, files]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24] + ".json"
 
 
