@@ -385,9 +385,8 @@ class DisjointLinUCB(Policy):
             one = tracker_of(entry["tracker"], group(own, "tracker."), dict(functions))
             if one.sparse != header["sparse"] or one.dim != made.dim:
                 raise CorruptFileError(f"the model of slot {slot} does not fit the policy. Restore the file from a copy.")
-            model = made._new_model(one, 0)
-            model.width.restore(entry["numbers"], group(own, "width."))
-            made._put_model(slot, model)
+            width = made.width.reopen(one, made._draws, 0, entry["numbers"], group(own, "width."))
+            made._put_model(slot, Model(one, width))
         made._restore_common(header, arrays)
         return made
 

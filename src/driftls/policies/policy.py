@@ -101,7 +101,8 @@ class Policy(Saveable):
         """Room for the scores and slots of so many arms."""
         self._scores, self._slots = np.zeros(arms + LANES), np.full(arms, -1, dtype=np.int64)
         self.frame.set(scores=self._scores, slots=self._slots)
-        self._stage.frame["slots"] = self._slots
+        if not self.disjoint:  # where slots are those of arms, not of models
+            self._stage.frame["slots"] = self._slots
 
     def _have_draws(self, count: int) -> None:
         """Draws for one round with so many arms."""

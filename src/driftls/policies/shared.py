@@ -21,7 +21,8 @@ from driftls.kernels.rows import first_fault
 from driftls.kernels.score import crossed_score
 from driftls.policies.arm_index import ArmIndex, plain_id, plain_ids
 from driftls.policies.keys import row_of, waiting_of
-from driftls.policies.policy import Policy, allowed_arms, group, position_of, reward_of
+from driftls.persistence import whole
+from driftls.policies.policy import Model, Policy, allowed_arms, group, position_of, reward_of
 from driftls.policies.tables import ScoreTable, kind_of
 from driftls.trackers import Tracker
 from driftls.trackers.base import whole_number
@@ -190,8 +191,8 @@ class SharedPolicy(Policy):
                 raise DimensionError(f"{rounds} rounds of {count} arms need {rounds * count} rows (or {count}), got {total}.")
             names = self._names(ids, count)
             self._take(rows, total, recurring=names is not None)
-            features = rows.row.shape[1] if crossed else self.dim
-            lines = rows.row.shape[0] if crossed else total
+            crossed = crossed and bool(self._stage.frame["arms"])  # else they were written out
+            features, lines = rows.row.shape[::-1] if crossed else (self.dim, total)
             if code := int(first_fault(self._stage.frame.address, features, lines)):
                 self.frame["fault_row"] = code // 8 - 1
                 raise self._fault(code % 8)
@@ -294,8 +295,8 @@ class SharedPolicy(Policy):
     def _take_crossed(self, arms: CrossedArms) -> None:
         stage, blocks = self._stage, arms.blocks
         width, lines = arms.row.shape[1], arms.row.shape[0]
+        stage.lines(lines * blocks.size)  # a reward for each arm
         stage.take(as_rows(arms.row, width, "a user"))
-        stage.lines(lines * blocks.size)
         shifts = width * (blocks + arms.shared)
         stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=width)
         single, need = self.frame.arrays["single"], 2 * stage.values.size
@@ -340,11 +341,17 @@ class SharedPolicy(Policy):
         if unused:
             tracker.start(sparse)
         try:
-            self._put_model(0, self._new_model(tracker, FIRST_SLOTS))
+            model = self._new_model(tracker, FIRST_SLOTS)
         except BaseException:
             if unused:
                 tracker.unstart()
             raise
+        self._open_rows(model)
+
+    def _open_rows(self, model: Model) -> None:
+        """Take rows for this model from now on."""
+        tracker = model.tracker
+        self._put_model(0, model)
         self._stage.start(bool(tracker.sparse))
         self.frame["arms"] = self._stage.frame
         if tracker.sparse and kind_of(self.width, True, True) and tracker.frame["stride"]:
@@ -427,11 +434,8 @@ class SharedPolicy(Policy):
         if model is not None:
             if self.tracker.sparse is None or not len(self._index) <= model["slots"] <= 2**24:
                 raise CorruptFileError("the model of the policy does not fit its tracker. Restore the file from a copy.")
-            self._open_model(bool(self.tracker.sparse))
-            width = self._models[0].width  # type: ignore[union-attr]
-            if model["slots"] > width.slots:
-                width.grow(model["slots"])
-            width.restore(model["numbers"], group(arrays, "width."))
+            kept = whole(model, "slots"), model["numbers"], group(arrays, "width.")
+            self._open_rows(Model(self.tracker, self.width.reopen(self.tracker, self._draws, *kept)))
         self._restore_common(header, arrays)
 
     def functions(self) -> dict[str, Any]:

@@ -199,7 +199,7 @@ class Tracker(Saveable):
         coords = np.zeros((self.dim, self.quantities)).T if sparse and self.interleaved else np.zeros((self.quantities, self.dim))
         self._state = {"coords": coords, **self._allocate()}
         self.frame.set(
-            **dict(zip(("u", "g", "extra"), coords)),
+            **{"g": coords[0], **dict(zip(("u", "g", "extra"), coords))},  # a scheme without g reads b = 0 times u
             **{name: array for name, array in self._state.items() if name != "coords"},
             **{name: part for name, part in self.parts.items() if part is not None},
             dim=self.dim,
