@@ -224,7 +224,7 @@ def resuming_equals_never_having_stopped(make: Make) -> None:
         for kind in LAYOUTS:
             matrix = kind(X)
             straight = make().partial_fit(matrix, y)
-            for stop in (0, 1, 37):
+            for stop in (0, 37):
                 for way in ways:
                     stopped = make().partial_fit(matrix[:stop], y[:stop])
                     again, before = way(stopped), stopped.snapshot()
