@@ -1,4 +1,4 @@
-"""The conformance list: a new tracker gets every test of tests/test_conformance.py by being named here once.
+"""Every tracker of ours by name, with what the oracle says of it: a new one gets every test by being named here once.
 
 A case builds the tracker and runs the oracle's transliteration of the same scheme on the same rows and draws.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import naive
-from driftls import Normalised, Power, paper, ridge
+from driftls import Normalised, Power, ridge
 from driftls.history import Growing, History, Reservoir, Window
 from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
 
@@ -29,7 +29,7 @@ class Case:
     """One tracker with one set of settings, and what the oracle says."""
 
     name: str
-    make: Callable[..., Tracker]
+    build: Callable[..., Tracker]
     oracle: Callable[..., list[Any]]
     draws: bool = True
     histories: tuple[str, ...] = ("growing", "window", "reservoir")
@@ -81,7 +81,7 @@ CASES = [
     ),
     Case(
         "fRLS-GD",
-        lambda **k: paper.frls_gd(DIM, **k),
+        lambda **k: GD(DIM, step_size=Power(1, 100, 1), regularisation=LAM_SCHEDULE, averaging=None, steps=1, **k),
         lambda X, y, h: naive.gd(X, y, uniforms(), fixed(naive.schedule(1.0, 100.0, 1.0)), LAM, history=h),
     ),
     Case(
@@ -145,7 +145,7 @@ CASES = [
     ),
     Case(
         "fRLS-SAG",
-        lambda **k: paper.frls_sag(DIM, **k),
+        lambda **k: SAG(DIM, step_size=0.005, regularisation=ridge(1.0), steps=1, **k),
         lambda X, y, h: naive.sag(X, y, uniforms(), fixed(naive.schedule(0.005)), ONE, history=h),
     ),
     Case(
@@ -262,19 +262,19 @@ def make(case: Case, history: str | None = None) -> Tracker:
     settings: dict[str, Any] = {"seed": SEED} if case.draws else {}
     if history is not None:
         settings["history"] = HISTORIES[history][0]()
-    return case.make(**settings)
+    return case.build(**settings)
 
 
-def combinations() -> list[Any]:
+def combinations() -> list[tuple[Case, str | None]]:
     """Every case with every history that it can have, and without one."""
-    import pytest
+    return [
+        (case, history) for case in CASES for history in ((None, *case.histories) if not case.draws else case.histories)
+    ]
 
-    found = []
-    for case in CASES:
-        if not case.draws:
-            found.append(pytest.param(case, None, id=case.name))
-        found += [pytest.param(case, history, id=f"{case.name}-{history}") for history in case.histories]
-    return found
+
+def name(case: Case, history: str | None = None) -> str:
+    """What a test of it is called."""
+    return case.name if history is None else f"{case.name}-{history}"
 
 
 def rows(seed: int = 5, density: float = 1.0) -> tuple[Any, Any]:
