@@ -16,7 +16,7 @@ from driftls.history import Growing, Reservoir, Window
 from driftls.inputs import Stage, as_rows
 from driftls.kernels import parts
 from driftls.schedules import Power
-from driftls.trackers import CD, GD, RLS, SAGA, Diagonal
+from driftls.trackers import CD, GD, OLS, RLS, SAGA, Diagonal
 from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
 DIM, ROWS, ARMS, SEED, RIDGE = 6, 60, 5, 3, 0.7
@@ -259,6 +259,30 @@ def test_phi_counts_the_rows_of_a_window_and_all_rows_of_a_reservoir(kind):
             x_i = held[int(next(chance) * len(held))]
             phis = phis + 0.3 * (arms / count - (phis @ x_i)[:, None] * x_i - RIDGE * phis / count)
     close(model.widths2(arms, range(ARMS)), np.maximum(0.0, (arms * phis).sum(axis=1)))
+
+
+@each_layout
+def test_phi_survives_any_number_of_halvings(layout):
+    """A large ridge holds the steps at n/(2 ridge), and each halves phi: the scalars would underflow."""
+    X, arms, _ = problem(layout)
+    total, steps = 1e6, 450
+    tracker = SAGA(DIM, steps=1, regularisation=ridge(total), seed=1)
+    model = Model(tracker, PhiWidth(steps), sparse=layout == "sparse", slots=1)
+    given, chance = as_layout(arms, layout), uniforms(steps)
+    model.offer(given[[0]], [0])
+    phi = arms[0] / total
+    cold = arms[1] / (total + np.square(X[:2]).sum(axis=0))
+    for n in (1, 2):
+        model.learn(as_layout(X[[n - 1]], layout), np.ones(1))
+        for _ in range(steps):
+            x_i = X[int(next(chance) * n)]
+            phi = phi + 0.5 * n / total * (arms[0] / n - (phi @ x_i) * x_i - total * phi / n)
+    model.offer(given[[0]], [0])
+    for _ in range(steps):
+        x_i = X[int(next(chance) * 2)]
+        cold = cold + 1.0 / total * (arms[1] / 2 - (cold @ x_i) * x_i - total * cold / 2)
+    found = model.widths2(given[[0, 1]], [0, -1])
+    np.testing.assert_allclose(found, [arms[0] @ phi, arms[1] @ cold], rtol=1e-10)
 
 
 def test_negative_widths_are_clamped_and_counted():
@@ -508,6 +532,7 @@ KEPT = [
     (lambda: saga(), NoWidth()),
     (lambda: RLS(DIM, regularisation=ridge(RIDGE)), ExactWidth()),
     (lambda: CD(DIM, regularisation=ridge(RIDGE)), ExactWidth()),
+    (lambda: CD(DIM, regularisation=ridge(RIDGE), discount=0.9), ExactWidth()),
     (lambda: CD(DIM, regularisation=ridge(RIDGE), discount=0.9), DiagonalWidth()),
     (saga, PhiWidth(2)),
     (lambda: GD(DIM, step_size=0.1, seed=1), PhiWidth(2, method="printed")),
@@ -620,6 +645,23 @@ def test_a_width_with_sums_of_its_own_must_see_every_row(width):
     tracker = saga().partial_fit(np.eye(DIM), np.ones(DIM))
     with pytest.raises(SettingsError, match="the tracker has learned 6 rows before"):
         width.open(tracker, Draws(0), 0)
+
+
+def test_a_file_cannot_give_exact_widths_to_an_rls_without_an_inverse():
+    tracker = RLS(DIM, method="cholesky").partial_fit(np.eye(DIM), np.ones(DIM))
+    with pytest.raises(SettingsError, match="keeps no inverse"):
+        ExactWidth().reopen(tracker, Draws(0), 0, {}, {})
+
+
+def test_exact_widths_over_ols_come_once_its_matrix_can_be_inverted():
+    X, arms, y = problem("dense")
+    with pytest.raises(SettingsError, match="keeps no inverse"):
+        Model(OLS(DIM), ExactWidth())
+    model = Model(OLS(DIM).partial_fit(X, y), ExactWidth())
+    close(model.widths2(arms), [naive.exact_width2(x, X.T @ X) for x in arms])
+    numbers, arrays = model.state.snapshot()
+    again = ExactWidth().reopen(model.tracker, model.draws, 0, numbers, arrays)
+    assert again.frame["own"] == 0
 
 
 def test_a_width_that_reads_its_tracker_may_come_later():

@@ -160,8 +160,6 @@ class WidthState:
 class ExactState(WidthState):
     """An exact inverse: the tracker's, or that of an RLS of its own."""
 
-    numbers = ("ridge",)
-
     def set_ridge(self, total: float) -> None:
         """The inverse is the tracker's, which has made it anew."""
         if self.own is not None:
@@ -172,9 +170,6 @@ class ExactState(WidthState):
         """Room for the product of so many dense arms with the inverse, by BLAS."""
         if arms > self.frame["room"] and not self.sparse:
             self.frame.set(products=np.zeros((arms, self.dim)), room=arms, blas=dgemm())
-
-    def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
-        refuse(not numbers["ridge"] > 0.0, "ridge")
 
 
 class DiagonalState(WidthState):

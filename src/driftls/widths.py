@@ -34,6 +34,10 @@ __all__ = ["DiagonalWidth", "EnsembleWidth", "ExactWidth", "NoWidth", "PhiWidth"
 LARGEST_DIM = 30_000
 FIRST_PRODUCTS = 64  # arms
 BLAS_FROM = 17  # features: for fewer a call of BLAS costs more than it saves
+NO_INVERSE = (
+    "this RLS keeps no inverse, so it has no widths. Use method='sherman-morrison' (or 'inverse', which is O(d^3) a "
+    "row) with a ridge above 0."
+)
 
 
 class Width(ABC):
@@ -99,15 +103,17 @@ class ExactWidth(Width):
     def own_sums(self, tracker: Tracker) -> bool:
         return not isinstance(tracker, RLS)
 
+    def open(self, tracker: Tracker, draws: Draws, slots: int = 0) -> WidthState:
+        if isinstance(tracker, RLS) and tracker.route == "cholesky":
+            raise SettingsError(NO_INVERSE)
+        return super().open(tracker, draws, slots)
+
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
         parts: dict[str, Part] = {"score": score.exact_score, "width2": score.exact_width2}
         own = None
         if isinstance(tracker, RLS):
-            if tracker.route == "cholesky":
-                raise SettingsError(
-                    "this RLS keeps no inverse, so it has no widths. Use method='sherman-morrison' (or 'inverse', "
-                    "which is O(d^3) a row) with a ridge above 0."
-                )
+            if not tracker.frame.arrays["inverse"].size:
+                raise SettingsError(NO_INVERSE)
             total = tracker.total_ridge(max(len(tracker), 1))
         else:
             refuse_window(tracker)
