@@ -47,7 +47,6 @@ def bench(
     from driftls import bench as stage
     from driftls import report
 
-    report.check_extra("driftls bench")
     options = stage.Options(
         repetitions=repetitions or (1 if quick else 3),
         rounds=1000 if quick else 20_000,

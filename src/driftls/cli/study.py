@@ -37,7 +37,6 @@ def study(
 
     if workers == 0 or workers < -1:
         raise typer.BadParameter(f"{workers} is not a number of processes, nor -1.", param_hint="'--workers'")
-    report.check_extra("driftls study")
     plan = Plan.load(file)
     with progress() as bar:
         task = bar.add_task("", total=None, note="")
