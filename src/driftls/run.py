@@ -54,7 +54,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             for trace in kept["traces"].values():  # JSON has no infinity and no NaN: they are kept as null
                 trace[:] = [float("nan") if value is None else value for value in trace]
             run = msgspec.convert(kept, Run)
-        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError) as error:
+        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptFileError(
                 f"{path}: not a run of driftls ({error}). Pass a file that Run.save wrote."
             ) from error

@@ -1,4 +1,4 @@
-"""Action sets D of a linear bandit, each with its best action G(theta), the x in D of largest theta'x.
+"""Action sets D of a linear bandit, each with its best action G(theta), the x in D of largest theta'x; and the bandit.
 
 PEGE needs a smooth G: (A5) asks that it be J-Lipschitz. As G(a theta) = G(theta) for every a > 0, this can
 only be meant for directions: ``||G(u) - G(v)|| <= J ||u - v||`` for u and v of length one.
@@ -6,9 +6,7 @@ only be meant for directions: ``||G(u) - G(v)|| <= J ||u - v||`` for u and v of 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Unpack
 
 import numpy as np
@@ -17,37 +15,54 @@ import numpy.typing as npt
 from driftls.environments import Environment, Settings
 from driftls.errors import DimensionError, InputError, SettingsError
 
-__all__ = ["ActionSet", "Ball", "Ellipsoid", "GivenSet", "LinearBandit", "Sphere"]
+__all__ = ["ActionSet", "Ball", "Ellipsoid", "LinearBandit", "Sphere"]
 
 Array = npt.NDArray[np.float64]
 
 
-class ActionSet(ABC):
-    """A compact set of actions in R^dim."""
+class ActionSet:
+    """A compact set of actions in R^d, given by its best action.
 
-    dim: int
+    Parameters
+    ----------
+    G : function
+        The best action for a direction of length one.
+    b : (d, d)
+        As rows, d actions b_1 ... b_d that span R^d: what PEGE explores with (A4').
+    longest : float
+        The length of the longest action; bounded features (A2) ask for at most 1.
+    J : float, optional
+        G's Lipschitz constant, where (A5) holds.
+
+    >>> cube = ActionSet(np.sign, [[1.0, 1.0], [1.0, -1.0]], longest=2**0.5)
+    >>> cube.best([3.0, -4.0])
+    array([ 1., -1.])
+    """
+
+    def __init__(
+        self, G: Callable[[Array], Array], b: npt.ArrayLike, *, longest: float, J: float | None = None
+    ) -> None:
+        self._basis = _matrix("b", b)
+        if len(set(self._basis.shape)) > 1 or np.linalg.matrix_rank(self._basis) < len(self._basis):
+            raise SettingsError(f"b must hold d independent actions of R^d as rows; its shape is {self._basis.shape}.")
+        self.dim, self.max_norm = len(self._basis), float(longest)
+        self._G, self._J = G, J
 
     @property
-    @abstractmethod
     def lipschitz(self) -> float:
-        """J of (A5)."""
-
-    @property
-    @abstractmethod
-    def max_norm(self) -> float:
-        """The length of the longest action; bounded features (A2) ask for at most 1."""
-
-    @abstractmethod
-    def basis(self) -> Array:
-        """The d actions b_1 ... b_d, as rows, that span R^d: what PEGE explores with (A4')."""
-
-    @abstractmethod
-    def _best(self, direction: Array) -> Array: ...
+        """J of (A5); raises where there is none."""
+        if self._J is None:
+            raise SettingsError("(A5) asks for a J-Lipschitz G, and no J was given. Pass J=... if G has one.")
+        return self._J
 
     @property
     def lambda_min(self) -> float:
         """lambda_PEGE, the smallest eigenvalue of b_1 b_1' + ... + b_d b_d'."""
-        return float(np.linalg.svd(self.basis(), compute_uv=False)[-1] ** 2)
+        return float(np.linalg.svd(self._basis, compute_uv=False)[-1] ** 2)
+
+    def basis(self) -> Array:
+        """b_1 ... b_d, as rows."""
+        return self._basis.copy()
 
     def best(self, theta: npt.ArrayLike) -> Array:
         """G(theta). When theta = 0 all actions are best, and the answer is that for e_1."""
@@ -59,40 +74,20 @@ class ActionSet(ABC):
         if not direction.any():
             direction[0] = 1.0
         direction /= np.abs(direction).max()  # else the squares of tiny entries vanish, those of huge ones overflow
-        return self._best(direction / np.linalg.norm(direction))
+        return np.asarray(self._G(direction / np.linalg.norm(direction)), dtype=float)
 
 
-@dataclass(frozen=True)
 class Sphere(ActionSet):
-    """All x with ``||x|| = radius``: G(theta) = radius theta/||theta||, and J = radius.
+    """All x with ``||x|| = radius``: G(theta) = radius theta/||theta||, J = radius, and the axes as a basis.
 
     >>> Sphere(2).best([3.0, 4.0])
     array([0.6, 0.8])
     """
 
-    dim: int
-    radius: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.dim < 1 or not 0.0 < self.radius < np.inf:
-            raise SettingsError(f"Expected dim >= 1 and a positive radius, got {self.dim} and {self.radius}.")
-
-    @property
-    def lipschitz(self) -> float:
-        """J = radius."""
-        return self.radius
-
-    @property
-    def max_norm(self) -> float:
-        """The radius."""
-        return self.radius
-
-    def basis(self) -> Array:
-        """The unit vectors, times the radius."""
-        return self.radius * np.eye(self.dim)
-
-    def _best(self, direction: Array) -> Array:
-        return self.radius * direction
+    def __init__(self, dim: int, radius: float = 1.0) -> None:
+        if dim < 1 or not 0.0 < radius < np.inf:
+            raise SettingsError(f"Expected dim >= 1 and a positive radius, got {dim} and {radius}.")
+        super().__init__(lambda direction: radius * direction, radius * np.eye(dim), longest=radius, J=radius)
 
 
 class Ball(Sphere):
@@ -103,9 +98,8 @@ class Ball(Sphere):
     """
 
 
-@dataclass(frozen=True, eq=False)
 class Ellipsoid(ActionSet):
-    """All x with ``x' Q^-1 x <= 1``, for Q symmetric and positive definite.
+    """All x with ``x' Q^-1 x <= 1``, for Q symmetric and positive definite; the basis are its half-axes.
 
     G(theta) = Q theta/sqrt(theta'Q theta), and J = lambda_max(Q)/sqrt(lambda_min(Q)).
 
@@ -113,76 +107,17 @@ class Ellipsoid(ActionSet):
     array([0. , 0.5])
     """
 
-    Q: Array
-    dim: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        Q = _frozen(self, "Q", self.Q)
-        if len(set(Q.shape)) > 1 or not np.array_equal(Q, Q.T) or not np.linalg.eigvalsh(Q)[0] > 0.0:
+    def __init__(self, Q: npt.ArrayLike) -> None:
+        form = _matrix("Q", Q)
+        if len(set(form.shape)) > 1 or not np.array_equal(form, form.T) or not np.linalg.eigvalsh(form)[0] > 0.0:
             raise SettingsError("Q must be symmetric and positive definite: the set is x' Q^-1 x <= 1.")
-
-    @property
-    def lipschitz(self) -> float:
-        """J = lambda_max(Q)/sqrt(lambda_min(Q))."""
-        values = np.linalg.eigvalsh(self.Q)
-        return float(values[-1] / np.sqrt(values[0]))
-
-    @property
-    def max_norm(self) -> float:
-        """The longest half-axis."""
-        return float(np.sqrt(np.linalg.eigvalsh(self.Q)[-1]))
-
-    def basis(self) -> Array:
-        """The half-axes."""
-        values, vectors = np.linalg.eigh(self.Q)
-        return np.asarray((vectors * np.sqrt(values)).T)
-
-    def _best(self, direction: Array) -> Array:
-        towards = self.Q @ direction
-        return np.asarray(towards / np.sqrt(direction @ towards))
-
-
-@dataclass(frozen=True, eq=False)
-class GivenSet(ActionSet):
-    """Any other set, given by its ``G``, d actions ``b`` that span R^d (as rows), and its ``J``.
-
-    ``G`` is called with theta scaled to length one; ``longest`` is the length of the longest action. Leave
-    out ``J`` where (A5) does not hold or is not needed.
-
-    >>> cube = GivenSet(np.sign, b=np.array([[1.0, 1.0], [1.0, -1.0]]), longest=2**0.5)
-    >>> cube.best([3.0, -4.0])
-    array([ 1., -1.])
-    """
-
-    G: Callable[[Array], Array]
-    b: Array
-    longest: float
-    J: float | None = None
-    dim: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        b = _frozen(self, "b", self.b)
-        if len(set(b.shape)) > 1 or np.linalg.matrix_rank(b) < len(b):
-            raise SettingsError(f"b must hold d independent actions of R^d as rows; its shape is {b.shape}.")
-
-    @property
-    def lipschitz(self) -> float:
-        """J, if it was given."""
-        if self.J is None:
-            raise SettingsError("(A5) asks for a J-Lipschitz G, and no J was given. Pass J=... if G has one.")
-        return self.J
-
-    @property
-    def max_norm(self) -> float:
-        """The length that was given."""
-        return self.longest
-
-    def basis(self) -> Array:
-        """The basis that was given."""
-        return self.b.copy()
-
-    def _best(self, direction: Array) -> Array:
-        return np.asarray(self.G(direction), dtype=float)
+        values, vectors = np.linalg.eigh(form)
+        super().__init__(
+            lambda direction: form @ direction / np.sqrt(direction @ form @ direction),
+            (vectors * np.sqrt(values)).T,
+            longest=float(np.sqrt(values[-1])),
+            J=float(values[-1] / np.sqrt(values[0])),
+        )
 
 
 class LinearBandit(Environment):
@@ -216,12 +151,9 @@ class LinearBandit(Environment):
         return float(self.actions.best(theta) @ theta)
 
 
-def _frozen(owner: ActionSet, name: str, value: npt.ArrayLike) -> Array:
-    """Replace a field of a frozen set by a read-only copy of its own."""
+def _matrix(name: str, value: npt.ArrayLike) -> Array:
+    """A copy of one's own."""
     matrix = np.array(value, dtype=float)
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
         raise SettingsError(f"{name} must be a matrix of finite numbers, got shape {matrix.shape}.")
-    matrix.flags.writeable = False
-    object.__setattr__(owner, name, matrix)
-    object.__setattr__(owner, "dim", matrix.shape[1])
     return matrix

@@ -6,16 +6,14 @@ exploration observes is learned; the exploration rounds, counted by n from 1, ch
 
 from __future__ import annotations
 
-import os
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from driftls import persistence, trackers
 from driftls.draws import Seed
-from driftls.errors import DimensionError, FileFormatError, InputError, SettingsError
-from driftls.paper.actions import ActionSet, Ball, Ellipsoid, LinearBandit, Sphere
+from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.paper.actions import ActionSet, LinearBandit
 from driftls.paper.theory import pege_mu_c
 from driftls.schedules import Power
 from driftls.trackers import GD, OLS, Tracker
@@ -23,8 +21,6 @@ from driftls.trackers import GD, OLS, Tracker
 __all__ = ["PEGE", "Played", "play"]
 
 Array = npt.NDArray[np.float64]
-# The sets that a file can hold, and what they are built from; others are given by a function
-SAVED: dict[type[Any], tuple[str, ...]] = {Sphere: ("dim", "radius"), Ball: ("dim", "radius"), Ellipsoid: ("Q",)}
 
 
 class PEGE:
@@ -59,8 +55,7 @@ class PEGE:
 
     def __init__(self, actions: ActionSet, *, method: Literal["basis", "ols"] | Tracker = "basis") -> None:
         self.lipschitz = actions.lipschitz  # (A5): raises where there is no J
-        self.actions = actions
-        self.dim = actions.dim
+        self.actions, self.dim = actions, actions.dim
         self.tracker: Tracker | None = None
         if isinstance(method, Tracker):
             if method.dim != self.dim or len(method):
@@ -74,7 +69,9 @@ class PEGE:
         elif method != "basis":
             raise SettingsError(f'method must be "basis", "ols" or a tracker, got {method!r}.')
         self._basis = actions.basis()
-        self._inverse: Array | None = None  # of the basis, when "basis" needs it; a vector for one along the axes
+        axes = np.diag(self._basis)  # a basis along the axes is inverted entry by entry
+        along = np.array_equal(self._basis, np.diag(axes))
+        self._inverse: Array = np.asarray(1.0 / axes if along else np.linalg.inv(self._basis), dtype=np.float64)
         self._sums = np.zeros(self.dim)  # of the rewards of each basis action
         self._phase, self._at = 1, 0  # m, and the rounds of phase m that are over
         self._rounds = self._explored = 0
@@ -83,11 +80,7 @@ class PEGE:
 
     @classmethod
     def fast(
-        cls,
-        actions: ActionSet,
-        *,
-        step: Literal["averaged", "theorem", "printed"] = "averaged",
-        seed: Seed = None,
+        cls, actions: ActionSet, *, step: Literal["averaged", "theorem", "printed"] = "averaged", seed: Seed = None
     ) -> Self:
         """fPEGE-GD: theta is followed by stochastic gradient descent on the exploration rounds, O(d) each.
 
@@ -128,8 +121,6 @@ class PEGE:
         tracker = GD(actions.dim, step_size=size, regularisation=0.0, averaging=None, steps=1, seed=seed, guard=guard)
         return cls(actions, method=tracker)
 
-    # -- the bandit ----------------------------------------------------------------------------------------------
-
     @property
     def rounds(self) -> int:
         """Rounds whose reward has come."""
@@ -155,17 +146,13 @@ class PEGE:
         """The present estimate; by "basis", a basis action that was not tried yet counts as one of reward 0."""
         if self.tracker is not None:
             return self.tracker.theta
-        if self._inverse is None:
-            axes = np.diag(self._basis)
-            along_axes = np.array_equal(self._basis, np.diag(axes))
-            self._inverse = np.asarray(1.0 / axes if along_axes else np.linalg.inv(self._basis), dtype=np.float64)
         tried = (self._explored + self.dim - 1 - np.arange(self.dim)) // self.dim
         means = self._sums / np.maximum(tried, 1)
         return np.asarray(self._inverse * means if self._inverse.ndim == 1 else self._inverse @ means)
 
     def choose(self) -> Array:
         """The action to take: x = b_{n mod d}, or G(theta). The same one until its reward was learned."""
-        rows, _ = self._decided(1)
+        rows, _ = self.decided(1)
         self._waiting = np.array(rows[0])
         return self._waiting.copy()
 
@@ -178,13 +165,13 @@ class PEGE:
             raise InputError("x is not the action that choose() gave for this round. Pass that one, unchanged.")
         try:
             value = float(reward)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             value = np.nan
         if not np.isfinite(value):
             raise InputError(f"reward must be a finite number, got {reward!r}. Nothing was learned.")
-        self._take(np.array([value]))
+        self.take(np.array([value]))
 
-    def _decided(self, limit: int) -> tuple[Array, int]:
+    def decided(self, limit: int) -> tuple[Array, int]:
         """The actions of the next rounds, as far as they are known: rows, or one row for all; and how many rounds."""
         if self.exploring:
             rows = self._basis[self._at : self._at + limit]
@@ -193,8 +180,8 @@ class PEGE:
             self._best = self.actions.best(self.theta)
         return self._best[None], min(limit, self.dim + self._phase - self._at)
 
-    def _take(self, rewards: Array) -> None:
-        """The rewards of the next rounds, which `_decided` told of."""
+    def take(self, rewards: Array) -> None:
+        """The rewards of the next rounds, all of which `decided` has told of."""
         first, last = self._at, self._at + len(rewards)
         if self.exploring:
             if self.tracker is None:
@@ -206,54 +193,6 @@ class PEGE:
         self._at, self._waiting = last, None
         if last == self.dim + self._phase:
             self._phase, self._at, self._best = self._phase + 1, 0, None
-
-    # -- files ---------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, atomically; `load` goes on as if it had never stopped."""
-        kind = type(self.actions)
-        tracker, followed = (None, {}) if self.tracker is None else self.tracker.snapshot()
-        header = {
-            "class": type(self).__name__,
-            "actions": kind.__name__ if kind in SAVED else None,
-            "tracker": tracker,
-            "progress": [self._phase, self._at, self._rounds, self._explored],
-            "waiting": self._waiting is not None,
-        }
-        arrays: persistence.Arrays = {"basis": self._basis, "sums": self._sums}
-        arrays |= {f"actions.{name}": np.array(getattr(self.actions, name)) for name in SAVED.get(kind, ())}
-        arrays |= {f"tracker.{name}": array for name, array in followed.items()}
-        persistence.write(path, header, arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, actions: ActionSet | None = None, **functions: Any) -> Self:
-        """Open a saved policy. What a file cannot hold is passed again: a `GivenSet`, and schedules as functions."""
-        header, arrays = persistence.read(path)
-        if header.get("class") != cls.__name__:
-            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
-        if header["actions"] is not None:
-            if actions is not None:
-                raise SettingsError("load() takes no actions here: they are kept in the file.")
-            [kind] = [kind for kind in SAVED if kind.__name__ == header["actions"]]
-            settings = {name: arrays[f"actions.{name}"] for name in SAVED[kind]}
-            actions = kind(**{name: array.item() if array.ndim < 2 else array for name, array in settings.items()})
-        elif actions is None:
-            raise SettingsError("The set was given by a function, which no file can hold: pass actions= to load().")
-        elif not np.array_equal(actions.basis(), arrays["basis"]):
-            raise SettingsError("The policy was saved with another basis. Pass the actions that it was built with.")
-        policy = cls(actions)
-        policy._basis = arrays["basis"]  # an ellipsoid's axes have a sign, which may differ between machines
-        policy._sums[:] = arrays["sums"]
-        policy._phase, policy._at, policy._rounds, policy._explored = header["progress"]
-        if header["tracker"] is not None:
-            kept = {name[8:]: array for name, array in arrays.items() if name.startswith("tracker.")}
-            tracker_class: type[Tracker] = getattr(trackers, header["tracker"]["class"])
-            policy.tracker = tracker_class.from_snapshot(header["tracker"], kept, **functions)
-        elif functions:
-            raise SettingsError(f"load() takes no {', '.join(functions)}: this policy has no tracker.")
-        if header["waiting"]:
-            policy.choose()
-        return policy
 
     def __repr__(self) -> str:
         method = "basis" if self.tracker is None else self.tracker
@@ -275,7 +214,7 @@ def play(policy: PEGE, environment: LinearBandit, rounds: int, *, checkpoints: n
     Parameters
     ----------
     policy : PEGE
-        It goes on where it stands, and can be used, saved or played on afterwards.
+        It goes on where it stands, and can be used or played on afterwards.
     environment : LinearBandit
         Its rounds are numbered as the policy's: the first one played is ``policy.rounds + 1``.
     rounds : int
@@ -304,7 +243,7 @@ def play(policy: PEGE, environment: LinearBandit, rounds: int, *, checkpoints: n
     done = 0
     while done < rounds:
         exploring, n = policy.exploring, policy.rounds + 1
-        X, count = policy._decided(rounds - done)
+        X, count = policy.decided(rounds - done)
         thetas = environment.thetas(n, 1 if environment.moves is None else count)
         best = np.array([environment.best(n + k) for k in range(len(thetas))])
         if exploring:  # the product of `mean`, one a round, so that what is learned agrees to the last bit
@@ -312,7 +251,7 @@ def play(policy: PEGE, environment: LinearBandit, rounds: int, *, checkpoints: n
         else:
             means = np.broadcast_to(thetas @ X[0], count)
         rewards = means + environment.noise(n, count)
-        policy._take(rewards)
+        policy.take(rewards)
         sums = totals[:, None] + np.cumsum([best - means, rewards], axis=1)
         now = (done < at) & (at <= done + count)
         told[:, now] = sums[:, at[now] - done - 1]

@@ -1,62 +1,94 @@
-"""What the experiments on logs share: days, pairs of visitor and article as features, and the policies."""
+"""What the experiments on logs share: days, pairs of user and article as features, and the policies."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from driftls import paper
-from driftls.features import Hashed
-from driftls.logs import read, synthetic_day
+from driftls.features import Hashed, UserFeatures
+from driftls.logs import Block, read, synthetic_day
 from driftls.policies import DisjointLinUCB, LinUCB, named
-from driftls.replay import replay
-from driftls.run import Run
+from driftls.policies.bandit import new_rounds
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
 
-__all__ = ["DIM", "KAPPA", "LINUCB", "POLICIES", "SAME_KERNELS", "USER", "day_of", "features", "played"]
+__all__ = ["DIM", "KAPPA", "LINUCB", "POLICIES", "Arms", "day_of", "pieces_of"]
 
 USER = 136
 DIM = 512  # small enough for the exact method and for SVRG as printed, both of which keep d x d numbers
 KAPPA = 0.19  # the standard deviation of a click at the days' mean rate of 3.7%
 LINUCB = "LinUCB"
-PAIRS: dict[str, Any] = {
-    LINUCB: paper.POLICIES["linucb"],
-    "fLinUCB-GD": paper.POLICIES["flinucb-gd"],
-    "fLinUCB-SVRG": paper.POLICIES["flinucb-svrg"],
-    "fLinUCB-SAG": paper.POLICIES["flinucb-sag"],
-    "SAGA, diagonal widths": lambda dim, kappa, seed: LinUCB(
-        tracker=SAGA(dim, seed=seed), width=DiagonalWidth(), kappa=kappa, seed=seed
+PAIRS = Hashed(DIM, user_dim=USER)  # a shared theta needs pairs of user and article: R6B has no features of articles
+USERS = UserFeatures(USER)  # for one model an article
+PIECE = 500  # lines whose arms are built at a time
+POLICIES: dict[str, Any] = {
+    LINUCB: lambda seed: paper.linucb(DIM, kappa=KAPPA, seed=seed),
+    "fLinUCB-GD": lambda seed: paper.flinucb_gd(DIM, kappa=KAPPA, seed=seed),
+    "fLinUCB-SVRG": lambda seed: paper.flinucb_svrg(DIM, kappa=KAPPA, seed=seed),
+    "fLinUCB-SAG": lambda seed: paper.flinucb_sag(DIM, kappa=KAPPA, seed=seed),
+    "SAGA, diagonal widths": lambda seed: LinUCB(
+        tracker=SAGA(DIM, seed=seed), width=DiagonalWidth(), kappa=KAPPA, seed=seed
     ),
-    "greedy": named.POLICIES["greedy"],
-    "epsilon-greedy": named.POLICIES["epsilon-greedy"],
-    "random": named.POLICIES["random"],
+    "random": lambda seed: named.POLICIES["random"](DIM, None, seed),
+    "LinUCB, one model an article": lambda seed: DisjointLinUCB(
+        USER, tracker=RLS(USER), width=ExactWidth(), kappa=KAPPA, seed=seed
+    ),
+    "SAGA, one model an article": lambda seed: DisjointLinUCB(
+        USER, tracker=SAGA(USER, regularisation=ridge(60.0)), kappa=KAPPA, seed=seed
+    ),
+    "our default, untuned": lambda seed: DisjointLinUCB(USER, seed=seed),
 }
-ARTICLES: dict[str, Any] = {
-    "LinUCB, one model an article": lambda kappa, seed: DisjointLinUCB(
-        USER, tracker=RLS(USER), width=ExactWidth(), kappa=kappa, seed=seed
-    ),
-    "SAGA, one model an article": lambda kappa, seed: DisjointLinUCB(
-        USER, tracker=SAGA(USER, regularisation=ridge(60.0)), kappa=kappa, seed=seed
-    ),
-    "our default, untuned": lambda kappa, seed: DisjointLinUCB(USER, seed=seed),
-}
-SAME_KERNELS = {"epsilon-greedy": "greedy", "our default, untuned": "LinUCB, one model an article"}
-POLICIES = [*PAIRS, *ARTICLES]
 
 
-def features() -> Hashed:
-    """Pairs of user feature and article, hashed: a shared theta needs pairs, and R6B has no features of articles."""
-    return Hashed(DIM, user_dim=USER)
+def day_of(lines: int, seed: int, day: int, log: str) -> Iterator[Block]:
+    """The blocks of the log, or of the synthetic day of this number and seed, whose truth is known."""
+    return read(log).blocks() if log else synthetic_day(lines=lines, seed=10 * seed + day).blocks(truth=True)
 
 
-def day_of(lines: int, seed: int, day: int, log: str) -> Any:
-    """The log, or the synthetic day of this number and seed."""
-    return read(log) if log else synthetic_day(lines=lines, seed=10 * seed + day)
+def pieces_of(blocks: Iterator[Block], lines: int) -> Iterator[Block]:
+    """The first lines, in pieces that each have one pool."""
+    for block in blocks:
+        borders = np.flatnonzero(np.diff(block.pool)) + 1
+        cuts = sorted({0, *borders.tolist(), *range(0, len(block), PIECE), len(block)})
+        for first, last in pairwise(cuts):
+            last = min(last, first + lines)
+            if last > first:
+                yield block.part(first, last)
+            lines -= last - first
 
 
-def played(name: str, log: Any, seed: int, **more: Any) -> Run:
-    """The replay of one policy."""
-    if name in ARTICLES:
-        return replay(ARTICLES[name](KAPPA, seed), log, seed=seed, **more)  # type: ignore[no-any-return]
-    return replay(PAIRS[name](DIM, KAPPA, seed), log, features=features(), seed=seed, **more)  # type: ignore[no-any-return]
+class Arms:
+    """The arms of a piece, made once for all policies that meet it."""
+
+    def __init__(self, piece: Block) -> None:
+        pool = slice(*piece.pool_start[piece.pool[0] : piece.pool[0] + 2])
+        self.ids: list[int] = piece.pool_ids[pool].tolist()
+        self.pairs, self.users = PAIRS.rows(piece), USERS.users(piece)
+
+    def play(self, policy: Any, rewards: NDArray[np.float64], shown: Any = None) -> NDArray[np.int64]:
+        """The policy's choices; rewards are those of every arm, or of the one that was shown."""
+        if isinstance(policy, DisjointLinUCB):
+            return _play(policy, self.users, rewards, shown, self.ids)
+        return _play(policy, self.pairs, rewards, shown, None)
+
+
+def _play(policy: Any, arms: Any, rewards: Any, shown: Any, ids: list[int] | None) -> NDArray[np.int64]:
+    """Many rounds in one compiled loop; `policy.play(arms, rewards, shown=shown, ids=ids)` in time."""
+    rounds = len(rewards)
+    each = arms.shape[0] // rounds
+    if ids is None:
+        policy._first_look(arms[:each], None)
+        sparse, slots = policy.tracker._sparse, policy._open_slots(arms[:each], None)
+    else:
+        sparse, slots = policy._sparse is not False, policy._pool(ids, policy._user(arms[[0]]))
+    rows = policy._block(arms, np.zeros(arms.shape[0]), sparse)
+    rewards = rewards if shown is None else rewards[:, None]
+    job = new_rounds(np.arange(rounds) * each, np.full(rounds, -1) if shown is None else shown, rewards)
+    policy._play(rows, slots, job, 0, rounds)
+    return np.asarray(job.chosen)

@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from driftls import paper
-from driftls.paper.reproduce.work import Options, Piece
+from driftls.paper.reproduce.work import Job, Options
 from driftls.policies import named
 from driftls.report import Section, Table
 from driftls.schedules import Normalised, Power
 
-TITLE = "Table of settings"
 PRINTED = {
     "flinucb-gd": "λₙ = 1/n^(1−α), α = 0.6; γₙ = 1/(100 + n)",
     "flinucb-svrg": "λₙ = 1/n; γₙ = 0.0005",
     "flinucb-sag": "λₙ = 1/n; γₙ = 0.005",
 }
+TEXT = (
+    "What the paper prints, and what was used here, as the policies say it themselves. The paper prints no κ (1 for "
+    "its own policies unless said otherwise, estimated from the data for ours) and no ridge of LinUCB (here 1)."
+)
 
 
-def pieces(options: Options) -> list[Piece]:
+def jobs(options: Options) -> list[Job]:
     """Nothing to measure."""
     return []
 
@@ -32,22 +35,9 @@ def show(options: Options, data: list[Any]) -> Section:
         used = f"λₙ = {_formula(tracker.regularisation)}"
         if tracker.step_size != Power(0.0):
             used += f"; γₙ = {_formula(tracker.step_size)}"
-        rows.append([name, PRINTED.get(name, "–"), type(tracker).__name__, used, _width(policy.width)])
-    return Section(
-        "settings",
-        TITLE,
-        [
-            "What the paper prints, and what was used here, as the policies say it themselves. The paper prints no κ "
-            "(here 1 for its own policies, estimated from the data for ours) and no ridge of LinUCB (here 1)."
-        ],
-        [Table("settings", "Settings", ["policy", "printed", "tracker", "as used", "width"], rows)],
-        "the paper's three settings are used as printed; κ and LinUCB's ridge are not printed, and are 1.",
-    )
-
-
-def _width(width: Any) -> str:
-    kept = width.settings()
-    return type(width).__name__ + "".join(f", {key} = {kept[key]}" for key in ("method", "steps") if key in kept)
+        rows.append([name, PRINTED.get(name, "–"), type(tracker).__name__, used, type(policy.width).__name__])
+    table = Table("settings", "Settings", ["policy", "printed", "tracker", "as used", "width"], rows)
+    return Section("settings", "Table of settings", [TEXT], [table])
 
 
 def _formula(schedule: Any) -> str:
