@@ -123,6 +123,14 @@ class Space:
             self.names += 1
         return found
 
+    def categories(self, column: Column, keys: list[str]) -> list[int]:
+        """The codes of many of its categories."""
+        known, start, group = column.codes, column.name + "=", column.group << 32
+        new = [key for key in keys if key not in known]
+        known.update(zip(new, [self._code(start + key) | group for key in new]))
+        self.names += len(new)
+        return [known[key] for key in keys]
+
     def add(self, record: Any, codes: list[int], values: list[float]) -> None:
         """Append the codes and values of a record."""
         if type(record) is not dict and not isinstance(record, Mapping):
@@ -144,8 +152,11 @@ class Space:
                     continue
             except KeyError:  # a new column, or a new name
                 column = self.column(name)
-                column.present += self._add_rest(column, value, codes, values)
-                continue
+                if type(value) is not str:
+                    column.present += self._add_rest(column, value, codes, values)
+                    continue
+                codes.append(self.code(column, value))
+                values.append(1.0)
             column.present += 1
 
     def _add_rest(self, column: Column, value: Any, codes: list[int], values: list[float]) -> bool:

@@ -56,7 +56,7 @@ def buckets(keys: Any, size: int) -> Ints:
 
 
 @leaf
-def slot_of(keys: Ints, slots: Any, key: int) -> int:
+def slot_of(keys: Any, slots: Any, key: Any) -> Any:
     """Where a cross stands in the hash table of a vocabulary, or where it would"""
     slot = bucket(key, len(slots))
     while slots[slot] >= 0 and keys[slots[slot]] != key:

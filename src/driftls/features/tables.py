@@ -131,11 +131,17 @@ def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
     chunked = pa.chunked_array([array]) if isinstance(array, pa.Array) else array
     chunks = chunked.dictionary_encode().unify_dictionaries().chunks
     array = pa.concat_arrays(chunks) if chunks else pa.nulls(0, pa.string()).dictionary_encode()
-    place = array.indices.fill_null(len(array.dictionary)).to_numpy().astype(np.int32, copy=False)
-    used = np.bincount(place, minlength=len(array.dictionary) + 1) > 0  # a dictionary may hold what no row has
-    plain = [scalar(entry, column) if use else None for entry, use in zip(array.dictionary.to_pylist(), used)]
-    codes = [-1 if entry is None else space.code(column, entry[0]) for entry in plain]
-    return Cells(NONE, place, np.array([*codes, -1], np.int64), NOTHING)
+    size = len(array.dictionary)
+    place = array.indices.fill_null(size).to_numpy().astype(np.int32, copy=False)
+    used = np.flatnonzero(np.bincount(place, minlength=size + 1)[:size])  # a dictionary may hold what no row has
+    names = array.dictionary.take(pa.array(used)).to_pylist()
+    if not _is_text(array.dictionary.type):
+        names = [(scalar(number, column) or (None,))[0] for number in names]
+    there = [name for name in names if name is not None]
+    code_of = dict(zip(there, space.categories(column, there)))
+    codes = np.full(size + 1, -1)
+    codes[used] = [code_of.get(name, -1) for name in names]
+    return Cells(NONE, place, codes, NOTHING)
 
 
 def _is_text(kind: Any) -> bool:
