@@ -375,7 +375,9 @@ def test_the_folder_of_another_study_is_refused_unless_it_is_to_be_extended(whol
     run_study(Plan.parse(text), tmp_path, workers=1)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     other = Plan.parse(text.replace("count = 3", "count = 4"))
-    with pytest.raises(SettingsError, match=r"holds results of other settings \(seeds was .*\)\. Pass another folder"):
+    with pytest.raises(
+        SettingsError, match=r"holds results of other settings \(seeds.report.count was 3, is 4\)\. Pass another folder"
+    ):
         run_study(other, tmp_path, workers=1)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == before
     rows = run_study(other, tmp_path, workers=1, extend=True)

@@ -331,33 +331,42 @@ def claim_folder(folder: str | os.PathLike[str], settings: Mapping[str, Any], *,
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     claim_folder(folder, {"dim": 3}) == claim_folder(folder, {"dim": 3}) == Path(folder)
-    ...     claim_folder(folder, {"dim": 4})
+    ...     result = claim_folder(folder, {"dim": 3}) / "result"
+    ...     _ = result.write_text("of three features")
+    ...     _ = claim_folder(folder, {"dim": 4})
     Traceback (most recent call last):
     driftls.errors.SettingsError: ...: holds results of other settings (dim was 3, is 4). Pass another folder.
     """
     folder = Path(folder)
     kept, mine = folder / ".settings", plain(settings)
-    try:
-        before = _load_json(kept) if not extend else mine
-    except FileNotFoundError:
-        before = mine
-    if before != mine:
-        old = before if isinstance(before, dict) else {}
-        other = "; ".join(
-            f"{name} was {_short(old.get(name))}, is {_short(mine.get(name))}"
-            for name in sorted(old.keys() | mine.keys())
-            if old.get(name) != mine.get(name)
-        )
-        raise SettingsError(f"{folder}: holds results of other settings ({other}). Pass another folder.")
+    if not extend and folder.is_dir() and any(path != kept for path in folder.iterdir()):
+        try:
+            other = list(_differences(_load_json(kept), mine))
+        except FileNotFoundError:
+            other = []
+        if other:
+            raise SettingsError(
+                f"{folder}: holds results of other settings ({'; '.join(other[:3])}). Pass another folder."
+            )
     folder.mkdir(parents=True, exist_ok=True)
     _save_json(mine, kept)
     return folder
 
 
+def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            yield from _differences(old.get(key), new.get(key), f"{name}.{key}" if name else key)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for place, (before, after) in enumerate(zip(old, new)):
+            yield from _differences(before, after, f"{name}[{place}]")
+    elif old != new:
+        yield f"{name} was {_short(old)}, is {_short(new)}"
+
+
 def _short(value: Any) -> str:
     text = "not set" if value is None else json.dumps(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def key_of(*parts: Any) -> str:

@@ -11,7 +11,7 @@ from driftls.cli import common
 from driftls.cli.common import app, typer
 
 
-class Bandit(StrEnum):
+class Kind(StrEnum):
     """What `simulate` can play on."""
 
     FIXED = "fixed-arms"
@@ -30,7 +30,7 @@ class Reward(StrEnum):
 @app.command()
 def simulate(
     policy: Annotated[str, typer.Option(metavar="A,B,...", help="Names of policies; see below.")],
-    bandit: Annotated[Bandit, typer.Option(help="Where the arms come from.")] = Bandit.FIXED,
+    kind: Annotated[Kind, typer.Option("--bandit", help="Where the arms come from.")] = Kind.FIXED,
     dim: Annotated[int, typer.Option(min=1, max=10**7, help="Number of features.")] = 50,
     arms: Annotated[int, typer.Option(min=1, max=10**6, help="Arms on offer in a round.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, max=10**12, help="Rounds of a run.")] = 10_000,
@@ -56,16 +56,22 @@ def simulate(
       driftls simulate --bandit fresh-contexts --dim 1000 --nnz 8 --policy linucb-auto,random --seeds 5 --json
       driftls simulate --bandit churning-pool --policy flinucb-cd --kappa 0.6 --out runs
     """  # noqa: D301
+    from driftls.errors import SettingsError
     from driftls.parallel import claim_folder
     from driftls.simulate import simulate as play
+    from driftls.study.plan import Bandit
 
     names = list(dict.fromkeys(name.strip() for name in policy.split(",")))
     table = common.check_policies(names)
-    make = partial(_kind(bandit, nnz), dim, arms, sigma=sigma, reward=reward.value)
+    problem: dict[str, Any] = {"dim": dim, "arms": arms, "rounds": rounds, "nnz": nnz, "sigma": sigma}
+    problem["reward"] = reward.value
+    try:
+        bandits = Bandit(name=kind, kind=kind.value, **problem)
+    except ValueError as error:
+        raise SettingsError(f"{error}.".replace("..", ".")) from None
     for name in names:  # what cannot be played is told before the first run
-        play(table[name](dim, kappa, seed), make(seed=seed), 2)  # and compiled: no time of a run includes that
-    asked = {"bandit": bandit.value, "dim": dim, "arms": arms, "rounds": rounds, "nnz": nnz, "kappa": kappa}
-    asked |= {"sigma": sigma, "reward": reward.value}
+        play(table[name](dim, kappa, seed), bandits.environment(seed), 2)  # and compiled: no run's time includes that
+    asked = {"bandit": kind.value, **problem, "kappa": kappa}
     if out is not None:
         claim_folder(out, asked)
     runs: dict[str, list[Any]] = {name: [] for name in names}
@@ -76,7 +82,7 @@ def simulate(
             bar.update(task, description=name, note=f"seed {number}")
             run = play(
                 table[name](dim, kappa, number),
-                make(seed=number),
+                bandits.environment(number),
                 rounds,
                 name=name,
                 seed=number,
@@ -106,16 +112,6 @@ def simulate(
 
 def _advance(bar: Any, task: Any, before: int, done: int) -> None:
     bar.update(task, completed=before + done)
-
-
-def _kind(bandit: Bandit, nnz: int | None) -> Any:
-    from driftls.environments import ChurningPool, FixedArms, FreshContexts
-
-    if bandit is Bandit.FRESH:
-        return partial(FreshContexts, nnz=nnz)
-    if nnz is not None:
-        raise typer.BadParameter("only fresh-contexts have sparse arms.", param_hint="'--nnz'")
-    return FixedArms if bandit is Bandit.FIXED else ChurningPool
 
 
 def _summary(runs: list[Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ KINDS: dict[str, Callable[..., Pool]] = {
     "churning-pool": ChurningPool,
     "fresh-contexts": FreshContexts,
 }
+MOST_ENTRIES = 10**8  # of the arms of a bandit: 0.8 GB
 LARGER_IS_BETTER = {"regret": False, "reward": True, "ctr": True, "relative_tracking_error": False}
 
 Whole = Annotated[int, Meta(ge=1)]
@@ -114,6 +115,8 @@ class Bandit(Strict, frozen=True):
     every: Whole | None = None
 
     def __post_init__(self) -> None:
+        if self.arms * (self.nnz or self.dim) > MOST_ENTRIES or self.dim > MOST_ENTRIES:
+            raise ValueError(f"arms x dim must be at most {MOST_ENTRIES:,} numbers, got {self.arms:,} x {self.dim:,}")
         try:
             self.environment(0)
         except TypeError:
