@@ -85,6 +85,7 @@ class Matches:
             "without_support": 1.0 - self.evaluations / self.lines if self.lines else 1.0,
             "value": self.value / self.truths if self.truths == self.lines > 0 else None,
             "evaluations": self.evaluations,
+            "clicks": bool(np.isin(rewards, (0.0, 1.0)).all()),
         }
 
 
