@@ -28,8 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import InputError, SettingsError
+from driftls.logs.shown import Logging
 
-__all__ = ["Estimate", "Weighted", "likelihood_interval", "mean_reward", "wilson"]
+__all__ = ["Advice", "Estimate", "Weighted", "advise", "likelihood_interval", "mean_reward", "wilson"]
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
@@ -199,7 +200,7 @@ class Weighted:
         return _mean(value + self.weight * (self.reward - predicted), (least, largest), self._bounds)
 
     def switch_dr(self, most: float | None = None) -> Estimate:
-        """Doubly robust up to the weight `most`, by default `switch`; beyond, the model. The interval is that of `dr`."""
+        """Doubly robust up to the weight `most` (`switch`, if not given), then the model. The interval is `dr`'s."""
         predicted, value = self._model()
         if not len(self):
             return NOTHING
@@ -272,6 +273,36 @@ def _estimate(
     return _with(value, low, high, bounds)
 
 
+# -- which one to take -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Which estimate leads for a log, why, and what has to be said with it."""
+
+    name: str
+    why: str
+    warnings: tuple[str, ...] = ()
+
+
+def advise(logging: Logging, *, fixed: bool) -> Advice:
+    """The estimate that is valid for a log, of a policy that learns from it or of a fixed one."""
+    warnings = [f"{logging.doubt}: no estimate that rests on them can be trusted"] if logging.doubt else []
+    if logging.kind == "skewed":
+        name = "dm" if fixed else "replay"
+        warnings += [f"{name} is biased here, and no estimate is valid: {logging.reason}. Log propensities"]
+        return Advice(name, f"nothing better is known of this log: {logging.reason}", tuple(warnings))
+    if logging.kind == "unknown":
+        warnings += [f"every estimate takes for granted that the log showed uniformly: {logging.reason}"]
+    if logging.kind == "propensities":
+        if fixed:
+            return Advice("switch_dr", f"the log is not uniform: {logging.reason}", tuple(warnings))
+        warnings += ["replay is biased here: lines that the log liked to show count too often"]
+        return Advice("snips", f"the log is not uniform: {logging.reason}", tuple(warnings))
+    name = "dr" if fixed else "replay"
+    return Advice(name, f"the log is taken for uniform: {logging.reason}", tuple(warnings))
+
+
 # -- the interval ------------------------------------------------------------------------------------------------------
 
 
@@ -283,9 +314,9 @@ def likelihood_interval(
     A ratio v is kept while some distribution of the terms x = top - v bottom within ``support(v)`` has mean 0 and a
     likelihood not too far below the largest (Owen's interval, to which the ends of the support are added as values that
     could have come): while max over t of sum log(1 + t x) is at most a threshold. So it is skewed as the terms are,
-    ends within `bounds`, and does not collapse when all terms are 0. The threshold is half the square of Student's quantile,
-    with as many degrees of freedom as terms that matter, (sum x^2)^2 / sum x^4, but never above log 40: with nothing
-    but zeros the interval then ends where Clopper and Pearson's does.
+    ends within `bounds`, and does not collapse when all terms are 0. The threshold is half the square of Student's
+    quantile, with as many degrees of freedom as terms that matter, (sum x^2)^2 / sum x^4, but never above log 40: with
+    nothing but zeros the interval then ends where Clopper and Pearson's does.
     """
     from scipy.optimize import brentq
     from scipy.special import stdtrit

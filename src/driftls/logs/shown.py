@@ -75,6 +75,10 @@ class Showing:
         self.inverse = _padded(self.inverse, room) + np.bincount(shown, 1.0 / p, room)
         self.spread = _padded(self.spread, room) + np.bincount(shown, (1.0 / p - 1.0) / p, room)
 
+    def shown_arms(self) -> Ints:
+        """The ids of the arms that were shown at least once."""
+        return np.array(list(self.numbers.of), np.int64)[self.arms.shown > 0]
+
     def logging(self) -> Logging:
         """What can be said of it."""
         positions, arms = self.positions.test(), self.arms.test()
