@@ -20,7 +20,7 @@ from driftls.logs import SyntheticDay, read
 from driftls.logs.events import Block, Floats, Ints
 from driftls.logs.log import Log
 from driftls.logs.shown import Logging, Showing
-from driftls.policies.bandit import Bandit
+from driftls.policies import Policy
 from driftls.replay.arms import arms_of, choices, features_for
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
@@ -107,8 +107,8 @@ def estimate(
     Examples
     --------
     >>> from driftls.logs import synthetic_day
-    >>> from driftls.policies.named import make, one_model_an_article
-    >>> policy = one_model_an_article(make("epsilon-greedy", 136, seed=0), 0)
+    >>> from driftls.policies.registry import as_disjoint, make
+    >>> policy = as_disjoint(make("epsilon-greedy", 136, seed=0), 0)
     >>> found = estimate(policy, synthetic_day(lines=2000, seed=1))
     >>> found.advice.name, found.leading.low < 0.04 < found.leading.high
     ('dr', True)
@@ -151,7 +151,7 @@ class Fixed:
     def deterministic(self) -> bool:
         """Whether the same arms are always answered by the same choice."""
         policy = self._policy
-        return isinstance(policy, Bandit) and policy.epsilon == 0.0 and policy.width.draws(policy.dim) == 0
+        return isinstance(policy, Policy) and policy.epsilon == 0.0 and policy.width.draws(policy.dim) == 0
 
     def choices(self, features: Features, block: Block) -> Ints:
         """The choice on every line of a block, in compiled loops."""

@@ -142,14 +142,14 @@ def _features(kind: Kind, form: str, dim: int, articles: int, width: int) -> Any
 
 def _players(names: list[str], warm: list[Path], features: Any, kappa: float | None, seed: int) -> dict[str, Any]:
     from driftls.features import UserFeatures
-    from driftls.policies.named import load, one_model_an_article
+    from driftls.policies.registry import as_disjoint, load
 
     table, players = policies(), {}
     for name in dict.fromkeys(names):
         if name not in table:
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(table)}.", param_hint="'--policy'")
         made = table[name](features.dim, kappa, seed)
-        players[name] = one_model_an_article(made, seed) if isinstance(features, UserFeatures) else made
+        players[name] = as_disjoint(made, seed) if isinstance(features, UserFeatures) else made
         players[name].features = features  # saved with the policy
     for path in warm:
         players[path.stem] = load(path)

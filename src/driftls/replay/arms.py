@@ -78,36 +78,6 @@ def choices(policy: Any, features: Features, block: Block) -> NDArray[np.int64]:
 
 
 def play(policy: Any, arms: Any, rewards: Any, shown: Any, ids: Any, rounds: int) -> NDArray[np.int64]:
-    """`policy.play(arms, rewards, shown=shown, ids=ids, rounds=rounds)`: by that name where a policy has it."""
+    """Rounds with one pool; without rewards nothing is learned."""
     disjoint = isinstance(policy, DisjointLinUCB)
-    if hasattr(policy, "play"):
-        return np.asarray(policy.play(arms, rewards, shown=shown, ids=ids if disjoint else None, rounds=rounds))
-    import scipy.sparse as sp
-
-    from driftls.kernels.policy import first_fault
-    from driftls.kernels.rows import CrossRows
-    from driftls.policies.bandit import new_rounds
-    from driftls.trackers.inputs import as_block
-
-    count = len(ids)
-    if not disjoint:
-        policy._first_look(arms[:count], None)
-    kept = policy._sparse if disjoint else policy.tracker._sparse
-    sparse = bool(sp.issparse(arms)) if kept is None else bool(kept)
-    rows = policy._block(arms, np.zeros(arms.shape[0]), sparse)
-    if isinstance(rows, CrossRows):  # each visitor is looked at once, not once an article
-        users = as_block(arms.users, np.zeros(rounds), True, rows.values.dtype)
-        code = first_fault(users, arms.users.shape[1], rounds)
-    else:
-        code = first_fault(rows, policy.dim, len(rows.y))
-    if code:
-        raise policy._arm_fault(code) if not disjoint else policy._user_fault(code)
-    none = np.zeros(rounds) if rewards is None else rewards
-    first = np.arange(rounds) * (1 if disjoint else count)
-    job = new_rounds(first, np.full(rounds, NEVER) if rewards is None else shown, none[:, None])
-    if disjoint:
-        slots = policy._pool(ids.tolist(), policy._user(arms[[0]]))
-    else:
-        slots = policy._open_slots(arms[:count], None)
-    policy._play(rows, slots, job, 0, rounds)
-    return job.chosen
+    return np.asarray(policy.play(arms, rewards, shown=shown, ids=ids if disjoint else None, rounds=rounds))

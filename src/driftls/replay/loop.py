@@ -19,7 +19,7 @@ from driftls.logs import SyntheticDay, read
 from driftls.logs.events import Block, Event
 from driftls.logs.log import Log
 from driftls.logs.shown import Logging, Showing
-from driftls.policies.bandit import Bandit
+from driftls.policies import Policy
 from driftls.replay.arms import features_for, runs_of
 from driftls.replay.checkpoint import Checkpoint
 from driftls.replay.player import PolicyReplay
@@ -268,7 +268,7 @@ def _go(
 
 def _player(name: str, policy: Any, features: Features | None, engine: str, first: Block) -> PolicyReplay:
     features = features_for(name, policy, features, first)
-    reason = "" if isinstance(policy, Bandit) else f"a {type(policy).__name__} has no compiled loop"
+    reason = "" if isinstance(policy, Policy) else f"a {type(policy).__name__} has no compiled loop"
     if reason and engine == "compiled":
         raise SettingsError(f'{name}: {reason}. Pass engine="python".')
     return PolicyReplay(name, policy, features, "python" if reason or engine == "python" else "compiled", reason)

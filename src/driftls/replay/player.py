@@ -16,7 +16,7 @@ from driftls.estimates import Estimate, Weighted, advise, mean_reward
 from driftls.features import Features, UserFeatures
 from driftls.logs.events import Block, Event
 from driftls.logs.shown import Logging
-from driftls.policies.bandit import Bandit
+from driftls.policies import Policy
 from driftls.replay.arms import arms_of, arms_of_run, ids_of_run, play, runs_of
 from driftls.replay.shadow import tracking_errors, width_errors
 
@@ -130,7 +130,7 @@ class PolicyReplay:
 
     def _twin(self) -> Any:
         try:
-            return copy.deepcopy(self.policy) if isinstance(self.policy, Bandit) else None
+            return copy.deepcopy(self.policy) if isinstance(self.policy, Policy) else None
         except DriftlsError:  # over a history that has one owner
             return None
 
