@@ -7,10 +7,10 @@ import re
 
 import numpy as np
 import pytest
+from checks import normalised, rows
 from numpy.random import MT19937, PCG64DXSM, SFC64, Generator, Philox, SeedSequence
 
 import naive
-from checks import normalised, rows
 from driftls import Normalised, Power, ridge
 from driftls.draws import TAPE, Draws
 from driftls.errors import CorruptFileError, SettingsError

@@ -270,7 +270,7 @@ class Tracker(Saveable):
 
     def __len__(self) -> int:
         """Rows seen: n."""
-        return self.history.seen
+        return self.history.seen if self._stage.sparse is not None else 0
 
     @property
     def n(self) -> int:
