@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check bench figures clean
+.PHONY: demo test check bench clean
 
 $(VENV)/.user: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,15 +27,8 @@ check: $(VENV)/.dev  ## style, types, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-BENCH ?= --quick
-
-bench: $(VENV)/.dev  ## ours, exact methods and other libraries: bench/report.html; the whole of it: make bench BENCH=
-	$(BIN)/driftls bench $(BENCH) --out bench
-	$(BIN)/python -m benchmarks.guard
-
-figures: $(VENV)/.dev  ## the figures of docs/benchmarks.md, small; all of them, in hours: make figures BENCH=
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check river
-	$(BIN)/python -m benchmarks $(BENCH)
+bench: $(VENV)/.dev  ## a round of ours, of exact methods and of other libraries, small; what else is measured: python -m benchmarks
+	$(BIN)/python -m benchmarks peers --quick
 
 clean:
 	rm -rf $(VENV) demo

@@ -1,0 +1,134 @@
+"""Everything that is measured, by name: `python -m benchmarks NAME [--quick]`.
+
+A benchmark is a function of `Options` that gives a `Table`. Its columns are declared here, so that a page can be held
+against them without measuring, and so are the files on which its figures depend: when one of them changes, the tables
+taken before are stale.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy is imported: nothing here is measured on two threads
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+from benchmarks.measure import Options, Table  # noqa: E402
+
+CORE = ("kernels", "trackers", "policies", "widths.py", "history.py", "draws.py", "schedules.py", "crossed.py")
+LOOPS = (*CORE, "environments.py", "simulate.py")
+LOGS = (*CORE, "logs", "features*", "replay.py")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """`function` is "module:name" of this package; `sources` are below src/driftls."""
+
+    about: str
+    function: str
+    columns: tuple[str, ...]
+    sources: tuple[str, ...] = CORE
+
+    def load(self) -> Callable[[Options], Table]:
+        """The function, imported now."""
+        module, name = self.function.split(":")
+        found: Callable[[Options], Table] = getattr(import_module(f"benchmarks.{module}"), name)
+        return found
+
+    def run(self, options: Options) -> Table:
+        """Measure; a row that does not fit the columns is a mistake of the benchmark."""
+        table = self.load()(options)
+        for row in table.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"{self.function} gave {len(row)} cells for {len(self.columns)} columns: {row}.")
+        return table
+
+
+BENCHMARKS = {
+    "core": Benchmark(
+        "this tree against another one, --against OTHER/src: cold starts, loops, rounds, the day",
+        "core:core",
+        ("program", "this", "other", "ratio", "range", "same"),
+        (*LOOPS, *LOGS),
+    ),
+    "peers": Benchmark(
+        "a round from Python: ours, exact methods at their best, other libraries",
+        "peers:peers",
+        (
+            "µs a round (regret over random's)",
+            "dense d = 16", "136", "1,000", "4,000",
+            "sparse 15 of 136", "50 of 100,000", "100 fixed arms", "articles", "one row",
+        ),
+    ),
+    "day": Benchmark(
+        "a whole day of a front page in one compiled loop: ours and exact methods",
+        "day:day",
+        ("method", "lines", "µs a line", "spread", "over SAGA", "clicks"),
+        LOGS,
+    ),
+    "reading": Benchmark("a day's log as text and as Parquet", "day:reading", ("", "s", "over gunzip"), LOGS),
+    "coverage": Benchmark(
+        "how often a replay's 95% interval has the truth in it",
+        "day:coverage",
+        ("policy", "logs", "intervals with the truth inside", "relative error, %"),
+        (*LOGS, "metrics.py"),
+    ),
+    "fixed": Benchmark(
+        "fixed arms, where widths decide: regret against exact LinUCB",
+        "bandits:fixed",
+        ("policy", "regret", "median", "over exact", "width error, worst", "at the end", "µs a round"),
+        LOOPS,
+    ),
+    "defaults": Benchmark(
+        "policies without a knob against exact LinUCB tuned on other seeds",
+        "bandits:defaults",
+        ("problem", "policy", "reward", "change, %"),
+        (*LOOPS, *LOGS),
+    ),
+    "moving": Benchmark(
+        "a theta* that moves: regret against exact D-LinUCB",
+        "bandits:moving",
+        ("theta*", "policy", "regret", "over D-LinUCB"),
+        LOOPS,
+    ),
+    "cost": Benchmark(
+        "a round of 20 fresh dense arms in a compiled loop, against d",
+        "bandits:cost",
+        ("policy, µs a round", "d = 64", "256", "1,024", "4,096", "slope from 256"),
+        LOOPS,
+    ),
+    "rows": Benchmark(
+        "a row of a tracker in a compiled loop, against d and non-zeros",
+        "trackers:rows",
+        ("tracker, ns a row", "dense d = 64", "1,024", "16,384", "10 of 1,000", "10 of 1,000,000", "100 of 1,000,000"),
+    ),
+    "tracking": Benchmark(
+        "relative tracking error after rows of an R6B-like stream",
+        "trackers:tracking",
+        ("tracker", "rows of norm 1", "rows as they are"),
+        (*CORE, "logs", "paper*"),
+    ),
+    "pege": Benchmark(
+        "PEGE on the sphere: exact and fast variants",
+        "pege:pege",
+        ("variant", "regret", "over PEGE", "slope of log R_n, last tenfold"),
+        (*CORE, "actions.py", "environments.py", "paper*"),
+    ),
+    "workers": Benchmark(
+        "what workers bring and what a task costs", "study:workers", ("", "s", "aim"), (*CORE, "study", "engines.py")
+    ),
+    "fit": Benchmark(
+        "a warm start from Parquet: rows a second and peak memory",
+        "study:fit",
+        ("policy", "rows", "rows a second", "over reading", "peak, GB"),
+        (*LOGS, "fit.py"),
+    ),
+    "shards": Benchmark(
+        "what averaged shards lose where sums do not fit",
+        "study:shards",
+        ("", "from the exact theta", "from theta*", "squared error over exact's"),
+        (*CORE, "fit.py"),
+    ),
+}  # fmt: skip

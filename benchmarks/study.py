@@ -1,170 +1,127 @@
-"""Studies and warm starts: what engines cost, what workers bring, how fast `fit` reads.
-
-    python -m benchmarks.study speedup              # 16 equal tasks on one worker and on two
-    python -m benchmarks.study overhead             # of the engine, a task: loky and Dask
-    python -m benchmarks.study fit --rows 20000000  # rows/s from Parquet, peak memory, against reading alone
-    python -m benchmarks.study [--quick]            # all of them
-
-Times mean something on an idle machine alone: the load average is printed first.
-"""
+"""Studies on two workers, and warm starts from Parquet: how fast, in how much memory, and what shards lose."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from driftls import fit as fits
+import numpy as np
+import scipy.sparse as sp
+
+from benchmarks.measure import Options, Table, tell
 from driftls import paper, parallel
+from driftls import fit as fits
 from driftls.features import UserFeatures
 from driftls.history import Reservoir
-from driftls.policies import named
+from driftls.logs import read, synthetic_day, write_parquet
+from driftls.policies.registry import make
 from driftls.study.plan import Bandit
 from driftls.study.tasks import Task, complete
 
 TASKS, CALLS = 16, 400
 
 
-def speedup(rounds: int) -> dict[str, float]:
-    bandit = Bandit(name="equal", kind="fixed-arms", dim=50, arms=100, rounds=rounds)
+def workers(options: Options) -> Table:
+    """Equal tasks on one worker and on two, their start included; and a task that does nothing."""
+    bandit = Bandit(name="equal", kind="fixed-arms", dim=50, arms=100, rounds=6000 if options.quick else 60_000)
     tasks = [
         Task(problem=bandit, policy="linucb", knobs={"kappa": 0.5}, seed=seed, metrics=["regret"])
         for seed in range(TASKS)
     ]
     seconds = {}
-    for workers in (1, 2):
+    for count in (1, 2):
+        tell(f"{TASKS} tasks, {count} workers")
         with tempfile.TemporaryDirectory() as folder:
             begin = time.perf_counter()
-            complete(tasks, Path(folder), workers=workers)
-            seconds[workers] = time.perf_counter() - begin
-    print(f"{TASKS} tasks: {seconds[1]:.1f} s on one worker, {seconds[2]:.1f} s on two, their start included", end=": ")
-    print(f"{seconds[1] / seconds[2]:.2f}x (aim 1.7x)")
-    return {"one": seconds[1], "two": seconds[2]}
+            complete(tasks, Path(folder), workers=count)
+            seconds[count] = time.perf_counter() - begin
+    list(parallel.parallel_map(abs, range(8), workers=2))
+    begin = time.perf_counter()
+    list(parallel.parallel_map(abs, range(CALLS), workers=2))
+    empty = 2 * (time.perf_counter() - begin) / CALLS
+    faster = f"{seconds[1] / seconds[2]:.2f}x as fast as one (aim 1.7x)"
+    return Table(
+        [
+            [f"{TASKS} equal tasks, one worker", seconds[1], None],
+            ["two workers", seconds[2], faster],
+            ["overhead of a task on a worker that runs", empty, "0.05"],
+        ]
+    )
 
 
-def overhead() -> dict[str, float]:
-    found = {"loky": _per_task(workers=2)}
-    with _cluster() as address:
-        found["dask"] = _per_task(cluster=address)
-    for engine, aim in (("loky", 50), ("dask", 100)):
-        print(f"{engine}: {1e3 * found[engine]:.1f} ms a task and worker (aim {aim} ms)")
-    return found
-
-
-def _per_task(**where: Any) -> float:
-    """Seconds of one of two workers for a call that does nothing, once they run."""
-    with parallel.Workers(**where) as pool:
-        list(pool.map(abs, range(8)))
-        begin = time.perf_counter()
-        list(pool.map(abs, range(CALLS)))
-        return 2 * (time.perf_counter() - begin) / CALLS
-
-
-@contextmanager
-def _cluster() -> Iterator[str]:
-    """A scheduler and two workers on loopback."""
+def fit(options: Options) -> Table:
+    """Seconds of a core, which others on the machine change less; memory is the peak of this process."""
+    count, rows = 1_000_000 if options.quick else 20_000_000, []
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "scheduler.json")
-        dask = [sys.executable, "-m", "dask"]
-        place = ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", str(file)]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        started = [subprocess.Popen([*dask, "scheduler", *place, "--port", "0"], **quiet)]
-        worker = [*dask, "worker", *place, "--nthreads", "1", "--no-nanny", "--local-directory", folder]
-        started += [subprocess.Popen(worker, **quiet) for _ in range(2)]
-        try:
-            while not file.exists():
-                time.sleep(0.1)
-            time.sleep(5.0)
-            yield json.loads(file.read_text())["address"]
-        finally:
-            for process in started:
-                process.kill()
-                process.wait()
+        with ProcessPoolExecutor(1) as pool:  # what writing takes is not this process's
+            tell("writing days")
+            paths = pool.submit(_days, Path(folder), count).result()
+        begin = time.process_time()
+        some = paths[: max(1, len(paths) // 4)]
+        alone = sum(len(block) for path in some for block in read(path).blocks()) / (time.process_time() - begin)
+        for name in ("flinucb-cd", "flinucb-saga"):
+            tell(name)
+            history = {"history": Reservoir(20_000)} if name == "flinucb-saga" else {}
+            policy = make(name, 136, seed=0, **history)
+            begin = time.process_time()
+            done = fits.fit(policy, paths, partial(fits.shown_rows, features=UserFeatures(136)), workers=1)
+            speed = done.rows / (time.process_time() - begin)
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            rows.append([name, done.rows, speed, f"{alone / speed:.2f}x", peak])
+    return Table(rows, "d = 136, from Parquet on one core; over the time of reading and checking the blocks alone.")
 
 
 def _days(folder: Path, rows: int) -> list[str]:
     """A synthetic R6B day of a million lines as Parquet, under as many names as it takes."""
-    from driftls.logs import synthetic_day, write_parquet
-
     write_parquet(synthetic_day(lines=min(rows, 1_000_000), seed=1), folder / "day")
-    parts = sorted((folder / "day").rglob("*.parquet"))
     paths = []
     for copy in range(-(-rows // 1_000_000)):
-        for number, part in enumerate(parts):
+        for number, part in enumerate(sorted((folder / "day").rglob("*.parquet"))):
             paths.append(folder / f"{copy}-{number}.parquet")
             os.link(part, paths[-1])
     return [str(path) for path in paths]
 
 
-def _just_read(path: str) -> int:
-    from driftls.logs import read
-
-    return sum(len(block) for block in read(path).blocks())
-
-
-def _decode(path: str) -> int:
-    """What pyarrow alone takes."""
-    from pyarrow.parquet import ParquetFile
-
-    with ParquetFile(path) as file:
-        return sum(len(batch) for batch in file.iter_batches(32_768))
-
-
-def fit(rows: int, name: str) -> dict[str, float]:
-    """In seconds of a core, which others on the machine change less; memory is the peak of this process."""
-    found: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        maker = partial(_days, Path(folder), rows)
-        [paths] = [result for _, result in parallel.parallel_map(_run, [maker, int], workers=2) if result]
-        features = UserFeatures(136)
-        history = {"history": Reservoir(20_000)} if name == "flinucb-saga" else {}
-        policy = {**paper.POLICIES, **named.POLICIES}[name](features.dim, None, 0, **history)
-        begin = time.process_time()
-        done = fits.fit(policy, paths, partial(fits.shown_rows, features=features), workers=1)
-        found["fit"] = time.process_time() - begin
-        found["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        for label, read in (("blocks", _just_read), ("pyarrow", _decode)):
-            begin = time.process_time()
-            some = paths[: max(1, len(paths) // 4)]
-            count = sum(map(read, some))
-            found[label] = (time.process_time() - begin) * done.rows / count
-    speed, alone, raw = done.rows / found["fit"], found["fit"] / found["blocks"], found["fit"] / found["pyarrow"]
-    print(f"{name}: {done.rows} rows, d = 136, in {found['fit']:.1f} s of a core: {speed:,.0f} rows/s, {alone:.2f}x of")
-    print(f"reading blocks, {raw:.2f}x of decoding the columns; peak memory {found['memory']:.2f} GB (aim: under 1)")
-    return found
+def shards(options: Options) -> Table:
+    """Where d x d sums are too large, shards are followed by SAGA and averaged: what that loses."""
+    dim, rows, count, nnz = (200 if options.quick else 2000), (2500 if options.quick else 25_000), 8, 10
+    stream = partial(_stream, dim=dim, rows=rows, nnz=nnz)
+    sums, moments = sp.identity(dim, format="csr"), np.zeros(dim)
+    for shard in range(count):
+        for X, y in stream(shard):
+            sums, moments = sums + X.T @ X, moments + X.T @ y
+    truth, exact = _truth(dim, nnz), np.linalg.solve(sums.toarray(), moments)
+    thetas = {"exact sums": exact}
+    fits.GRAM_UP_TO = 0
+    for name, number in (("one stream through SAGA", 1), (f"average of {count} shards", 2)):
+        tell(name)
+        policy = named.POLICIES["flinucb-saga"](dim, None, 0, history=Reservoir(4 * rows))
+        thetas[name] = fits.fit(policy, range(count), stream, workers=number).policy.theta
+    table = []
+    for name, theta in thetas.items():
+        off, wrong = (np.linalg.norm(theta - other) for other in (exact, truth))
+        excess = wrong**2 / np.linalg.norm(exact - truth) ** 2
+        table.append([name, off / np.linalg.norm(exact), wrong / np.linalg.norm(truth), excess])
+    note = f"d = {dim:,}, {count} shards of {rows:,} rows of {nnz} non-zeros, noise 0.5, {4 * rows:,} rows held. Shards"
+    return Table(table, f"{note} are alike: what is lost by shards that differ was not measured.")
 
 
-def _run(call: Any) -> Any:
-    return call()
+def _truth(dim: int, nnz: int) -> Any:
+    return np.random.default_rng(dim).normal(size=dim) / np.sqrt(nnz)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figure", nargs="?", choices=("speedup", "overhead", "fit"), help="all if not given")
-    parser.add_argument("--rounds", type=int, default=60_000, help="of each of the equal tasks")
-    parser.add_argument("--rows", type=int, default=20_000_000, help="to fit")
-    parser.add_argument("--policy", default="flinucb-cd", help="to fit")
-    parser.add_argument("--quick", action="store_true", help="fit a million rows")
-    chosen = parser.parse_args()
-    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    figures = {
-        "speedup": partial(speedup, chosen.rounds),
-        "overhead": overhead,
-        "fit": partial(fit, 1_000_000 if chosen.quick else chosen.rows, chosen.policy),
-    }
-    for name in [chosen.figure] if chosen.figure else figures:
-        figures[name]()
-
-
-if __name__ == "__main__":
-    main()
+def _stream(shard: int, dim: int, rows: int, nnz: int) -> Iterator[tuple[Any, Any]]:
+    """Sparse rows of a theta that all shards share, in blocks of 4,096."""
+    rng = np.random.default_rng([dim, shard])
+    for first in range(0, rows, 4096):
+        count = min(4096, rows - first)
+        columns = np.sort(rng.integers(0, dim // nnz, (count, nnz)) + np.arange(nnz) * (dim // nnz), axis=1)
+        X = sp.csr_array((rng.normal(size=columns.size), columns.ravel(), np.arange(count + 1) * nnz), (count, dim))
+        yield X, X @ _truth(dim, nnz) + 0.5 * rng.normal(size=count)

@@ -328,29 +328,24 @@ class Phis:
     def __init__(self, dim, g, ridge, steps, uniforms, patience=50.0):
         self.g, self.ridge, self.steps, self.uniforms, self.patience = g, ridge, steps, iter(uniforms), patience
         self.arms, self.phis, self.doubts = np.zeros((0, dim)), np.zeros((0, dim)), np.zeros(0)
-        self.rows, self.loose = [], False
+        self.rows = []
 
     def open(self, x):
-        """x = sum_k c_k x_k + r with the least r: phi = sum_k c_k phi_k + r/ridge"""
-        c = np.linalg.lstsq(self.arms.T, x, rcond=None)[0]
-        r = x - c @ self.arms
-        doubt = max(self.doubts, default=0.0)
-        if self.loose and r @ r > 1e-6 * (x @ x):
-            doubt = 1.0
-        self.phis = np.vstack([self.phis, c @ self.phis + r / self.ridge])
-        self.arms, self.doubts = np.vstack([self.arms, x]), np.append(self.doubts, doubt)
+        """phi = x/ridge, which is right before the first row, and in doubt after it"""
+        self.arms, self.phis = np.vstack([self.arms, x]), np.vstack([self.phis, x / self.ridge])
+        self.doubts = np.append(self.doubts, 1.0 if self.rows else 0.0)
 
     def drop(self, k):
-        """Arm k goes, its rows stay"""
+        """Arm k goes"""
         self.arms, self.phis = np.delete(self.arms, k, axis=0), np.delete(self.phis, k, axis=0)
-        self.doubts, self.loose = np.delete(self.doubts, k), True
+        self.doubts = np.delete(self.doubts, k)
 
     def enter(self, x, c=None):
         """A row: arm c's, phi_k -= (x'phi_k)/(1 + x'phi_c) phi_c; or no arm's. Then the steps."""
         self.rows.append(x)
         n = len(self.rows)
         if c is None:
-            self.loose, self.doubts = True, np.ones(len(self.arms))
+            self.doubts = np.ones(len(self.arms))
         else:
             self.phis = self.phis - np.outer(self.phis @ x, self.phis[c]) / (1.0 + max(0.0, x @ self.phis[c]))
         for _ in range(self.steps):
@@ -404,3 +399,38 @@ def settled(X, lam):
     """gamma = sum_j a_j/(lambda + a_j) over the eigenvalues of X'X"""
     values = np.linalg.eigvalsh(X.T @ X)
     return float((values / (lam + values)).sum())
+
+
+# -- off-policy estimates ----------------------------------------------------------------------------------------------
+
+
+def off_policy(reward, weight, predicted, model_value, clip, switch):
+    """Each estimate as a sum over the lines, one line after the other."""
+    n = len(reward)
+    sums = dict.fromkeys(("ips", "clipped_ips", "dm", "dr", "switch_dr"), 0.0)
+    weights = 0.0
+    for r, w, q, v in zip(reward, weight, predicted, model_value):
+        weights += w
+        sums["ips"] += w * r
+        sums["clipped_ips"] += min(w, clip) * r
+        sums["dm"] += v
+        sums["dr"] += v + w * (r - q)
+        sums["switch_dr"] += v + (w if w <= switch else 0.0) * (r - q)
+    return {"snips": sums["ips"] / weights, **{name: value / n for name, value in sums.items()}}
+
+
+def log_likelihood_ratio(x, low, high):
+    """max over t of sum log(1 + t x), 1 + t x at least 0 for x from low to high: by thirds, since it is concave in t"""
+    left, right = -1.0 / high, -1.0 / low
+
+    def value(t):
+        with np.errstate(divide="ignore"):
+            return float(np.log(np.maximum(1.0 + t * x, 0.0)).sum())
+
+    for _ in range(300):
+        a, b = left + (right - left) / 3.0, right - (right - left) / 3.0
+        if value(a) < value(b):
+            left = a
+        else:
+            right = b
+    return value((left + right) / 2.0)

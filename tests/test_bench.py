@@ -1,4 +1,4 @@
-"""The benchmark: problems, players, the loop in a process of its own, and the page. No network."""
+"""Benchmarks: what is measured and printed, problems, players, and processes of their own. No network."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from benchmarks import BENCHMARKS, peers
+from benchmarks.measure import Mean, Options, Table, cell, difference, markdown, ratio, text, timed
+from benchmarks.peers import TUNED, exact, libraries, write_day
+from benchmarks.peers.environments import MARKER, PEERS, Peer
+from benchmarks.peers.play import later
+from benchmarks.peers.players import PLAYERS, Player
+from benchmarks.peers.problems import PROBLEMS, rounds
 from scipy.sparse import issparse
-
-from driftls import report
-from driftls.bench import Options, chosen, page, run
-from driftls.bench.environments import MARKER, PEERS, Peer
-from driftls.bench.page import PARTS
-from driftls.bench.play import later
-from driftls.bench.players import PLAYERS, Player, exact, peers
-from driftls.bench.problems import PROBLEMS, rounds
-from driftls.bench.run import TUNED, TUNED_ON, write_day
-from driftls.errors import SettingsError
-from test_cli import driftls
 
 NOBODY = Peer("a-package-that-nobody-made", "1.0")
 
@@ -28,13 +24,6 @@ def day(tmp_path_factory):
     path = tmp_path_factory.mktemp("day") / "day.npz"
     write_day(path, seed=3, lines=300)
     return str(path)
-
-
-@pytest.fixture(scope="module")
-def little():
-    """Three sizes and a fixed pool, with ours and the baseline."""
-    options = Options(repetitions=2, rounds=40, players=("ours:saga", "f64", "ours:pool-gram"), peers=False)
-    return run(chosen(["dense-16", "dense-64", "dense-136", "fixed"], quick=False), options), options
 
 
 def dense(arms):
@@ -129,93 +118,87 @@ def test_every_player_has_a_class_and_every_setting_was_found():
     found = json.loads(TUNED.read_text())
     for player in PLAYERS.values():
         if player.file != "ours":
-            assert player.name in {"exact": exact, "peers": peers}[player.file].PLAYERS
-        for name in TUNED_ON:
-            problem = PROBLEMS[name]
-            if player.grid and problem.kind in player.kinds and not player.unfit(problem):
-                assert found[player.like or player.key][name] in player.settings(problem), (player.key, name)
+            assert player.name in {"exact": exact, "libraries": libraries}[player.file].PLAYERS
+        for problem in PROBLEMS.values():
+            fit = problem.kind in player.kinds and not player.unfit(problem) and problem.name != "dense-4000"
+            if player.grid and fit:
+                assert found[player.like or player.key][problem.name] in player.settings(problem.kind), player.key
 
 
-def test_players_learn_in_processes_of_their_own(little):
-    result, _ = little
-    assert [row["label"] for row in result.rows if row["problem"] == "fixed"] == [
-        "driftls SAGA, diagonal widths",
-        "driftls FixedPool, Gram",
-        "Sherman-Morrison, BLAS f64",
-    ]
-    for row in result.rows:
-        assert row["rounds"] == 30  # the last point before 40
-        assert 0.0 < row["share"] < 1.1
-        assert row["choose"] > 0.0
-        assert row["learn"] > 0.0
-        assert row["spread"] >= 0.0
-        assert [one["rounds"] for one in row["runs"]] == [40, 40]
-        assert row["peak"] > row["own"] >= 0
-    base = [row for row in result.rows if row["player"] == "exact:ShermanMorrison" and row["problem"] != "fixed"]
-    assert [row["ratio"] for row in base] == [1.0, 1.0, 1.0]
+def played(*names, monkeypatch):
+    """The rows of `peers` for a problem of 40 rounds."""
+    problem = PROBLEMS["dense-16"]._replace(most=40)
+    monkeypatch.setitem(PROBLEMS, "dense-16", problem)
+    return peers.peers(Options(quick=True, only=("dense-16", *names)))
 
 
-def test_the_page_holds_tables_and_figures(little, tmp_path):
-    result, options = little
-    result.skipped.append({"player": "somebody", "problem": "all", "reason": "no wheel <for> this machine"})
-    made = page(result, options)
-    text = report.html(made)
-    for name in ("dense-16", "dense-64", "dense-136", "fixed", "skipped"):
-        assert f'id="table-{name}"' in text
-    for name in ("time-dense-ours", "reward-dense-16", "reward-fixed"):
-        assert f'id="figure-{name}"' in text
-    assert "time-dense-peers" not in text  # nobody of them played
-    assert "no wheel &lt;for&gt; this machine" in text
-    assert "ratio to Sherman-Morrison, BLAS f64" in text
-    assert len(made.sections) == 4 < len(PARTS)
+def test_players_play_in_processes_of_their_own(monkeypatch):
+    table = played("exact:ShermanMorrison", "exact:Inversion", monkeypatch=monkeypatch)
+    assert [row[0] for row in table.rows] == ["Sherman-Morrison, BLAS f64", "inversion each round"]
+    for row in table.rows:
+        time, share = row[1].rstrip(")").split(" (")
+        assert float(time) > 0.0
+        assert 0.0 < float(share) < 1.1
+        assert len(row) == len(BENCHMARKS["peers"].columns)
+    assert table.rows[0][1].split(" ")[1] == table.rows[1][1].split(" ")[1]  # the same decisions
 
 
 def test_a_peer_that_does_not_install_is_skipped_with_the_reason(monkeypatch, tmp_path):
-    monkeypatch.setenv("DRIFTLS_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     monkeypatch.setitem(PEERS, NOBODY.package, NOBODY)
-    monkeypatch.setitem(PLAYERS, "nobody", Player("nobody", NOBODY.package, "peers", "Coba", ("dense",)))
+    monkeypatch.setitem(PLAYERS, "nobody", Player("nobody", NOBODY.package, "libraries", "RiverSGD", ("dense",)))
     NOBODY.folder.mkdir(parents=True)
     (NOBODY.folder / "left").write_text("by an installation that was interrupted")
-    options = Options(repetitions=1, rounds=5, players=("nobody", "inversion"), pip=("--no-index",))
-    result = run(chosen(["dense-16"], quick=False), options)
-    assert [row["label"] for row in result.rows] == ["inversion each round"]
-    (one,) = result.skipped
-    assert one["player"] == "nobody"
-    assert one["reason"].startswith("a-package-that-nobody-made 1.0: No matching distribution found")
+    table = played("nobody", "inversion", monkeypatch=monkeypatch)
+    assert [row[0] for row in table.rows] == ["inversion each round"]
+    assert "a-package-that-nobody-made 1.0: No matching distribution found" in table.note
     assert not (NOBODY.folder / "left").exists()
     assert not (NOBODY.folder / MARKER).exists()  # so it is tried again, not taken for whole
 
 
 def test_a_player_that_fails_is_skipped_with_what_it_said(monkeypatch):
-    broken = Player("broken", "exact", "exact", "SparseScored", ("dense",))
-    monkeypatch.setitem(PLAYERS, "broken", broken)
-    result = run(chosen(["dense-16"], quick=False), Options(repetitions=1, rounds=5, players=("broken",)))
-    assert not result.rows
-    assert result.skipped[0]["reason"].startswith("AttributeError: 'numpy.ndarray' object has no attribute 'indptr'")
+    monkeypatch.setitem(PLAYERS, "broken", Player("broken", "exact", "exact", "SparseScored", ("dense",)))
+    table = played("broken", monkeypatch=monkeypatch)
+    assert not table.rows
+    assert "broken failed on dense-16: AttributeError: 'numpy.ndarray' object has no attribute 'indptr'" in table.note
 
 
-def test_what_is_too_large_is_said():
-    result = run(chosen(["sparse-100000"], quick=False), Options(players=("inversion",), peers=False))
-    assert result.skipped[0]["reason"] == "keeps d x d numbers, 80 GB"
+def test_what_keeps_d_by_d_numbers_does_not_play_where_they_are_too_many():
+    assert PLAYERS["exact:Inversion"].unfit(PROBLEMS["sparse-100000"]) == "keeps d x d numbers, 80 GB"
 
 
-@pytest.mark.parametrize(
-    ("names", "players", "complaint"),
-    [(["dense-17"], (), "problems must be among dense-16"), (None, ("nobody",), "players must be parts of names")],
-)
-def test_a_name_that_is_not_known_is_refused(names, players, complaint):
-    with pytest.raises(SettingsError, match=complaint):
-        run(chosen(names, quick=True), Options(players=players))
+def test_a_name_that_is_not_known_is_refused():
+    with pytest.raises(SystemExit, match="parts of names such as"):
+        peers.peers(Options(only=("somebody",)))
+    with pytest.raises(SystemExit, match="takes any of a, b; got c"):
+        Options(only=("c",)).wanted("ab")
 
 
-def test_the_command_prints_a_table_and_writes_the_page(tmp_path):
-    arguments = ["--problems", "dense-16", "--players", "f64", "--no-peers", "--repetitions", 1, "--seconds", 0.02]
-    done = driftls("bench", *arguments, "--out", tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Sherman-Morrison, BLAS f64" in done.stdout
-    assert done.stdout.endswith(f"The report is {tmp_path / 'report.html'}\n")
-    assert 'id="table-dense-16"' in (tmp_path / "report.html").read_text()
-    kept = json.loads((tmp_path / "results.json").read_text())
-    assert kept["rows"][0]["player"] == "exact:ShermanMorrison"
-    assert kept["settings"]["repetitions"] == 1
+def test_work_that_is_timed_takes_turns():
+    done = []
+    found = timed({"a": lambda: done.append("a"), "b": lambda: done.append("b")}, 3)
+    assert "".join(done) == "ababab"
+    assert all(times.least > 0.0 and times.spread >= 0.0 for times in found.values())
+
+
+def test_comparisons_are_paired_by_seed():
+    base = np.array([1.0, 5.0, 9.0])
+    assert difference(base + 2.0, base) == Mean(2.0, 0.0)
+    value, half = ratio(1.5 * base, base)
+    assert value == pytest.approx(1.5)
+    assert half == pytest.approx(0.0, abs=1e-12)
+
+
+def test_numbers_have_as_many_figures_as_mean_something():
+    assert [cell(value) for value in (None, "x", 12_345, 0.12345, 123.4)] == ["", "x", "12,345", "0.123", "123"]
+    assert cell(Mean(1234.5, 67.0)) == "1,234 ± 67"
+    assert cell(Mean(-0.0612, 0.204)) == "-0.06 ± 0.20"
+    assert cell(Mean(3.0, float("inf"))) == "3.00"  # one seed has no interval
+
+
+def test_a_table_is_printed_and_written_alike():
+    table = Table([["one", 1.5, None], ["two", None, None]], "A note.")
+    assert text(["", "s", "x"], table) == "       s\none  1.5\ntwo     \nA note."
+    assert markdown(["", "s", "x"], table).splitlines()[1:3] == ["| --- | --- | --- |", "| one | 1.5 |  |"]

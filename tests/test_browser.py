@@ -8,13 +8,13 @@ import pytest
 
 from browser import Browser, found
 from driftls import report
-from test_report import PAGE
+from test_report import PAGE, STORY
 
 SIZES = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
 
 # Texts of one figure whose boxes overlap by more than a pixel both ways, or which leave their figure or the window.
 CROWDED = """
-[...document.querySelectorAll("figure svg")].flatMap(svg => {
+[...document.querySelectorAll("svg")].flatMap(svg => {
   const outer = svg.getBoundingClientRect();
   const boxes = [...svg.querySelectorAll("text")].map(text => [text.textContent, text.getBoundingClientRect()]);
   const out = boxes.filter(([, b]) => b.left < outer.left - 1 || b.right > outer.right + 1 || b.right > innerWidth
@@ -26,7 +26,7 @@ CROWDED = """
     // boxes are as high as the font's tallest letter: lines of text that touch do not overlap
     if (wide > 1 && high > 0.4 * Math.min(p.height, q.height)) out.push("overlap: " + a + " / " + b);
   }));
-  return out.map(text => svg.parentElement.id + ": " + text);
+  return out.map(text => (svg.parentElement.id || "finding") + ": " + text);
 })
 """
 # Boxes of the page's own flow that leave the window; tables may scroll within theirs.
@@ -75,9 +75,65 @@ def small(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    path = tmp_path_factory.mktemp("story") / "r.html"
+    report.write(STORY, path)
+    return path
+
+
 @pytest.mark.parametrize(("width", "scheme"), SIZES, ids=str)
-def test_a_page_is_whole(browser, small, width, scheme):
-    check(browser, small, PAGE, width, scheme)
+@pytest.mark.parametrize("page", [PAGE, STORY], ids=["runs", "story"])
+def test_a_page_is_whole(browser, tmp_path, page, width, scheme):
+    report.write(page, tmp_path / "r.html")
+    check(browser, tmp_path / "r.html", page, width, scheme)
+
+
+def move(browser, selector):
+    """Put the mouse upon an element."""
+    browser.value(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center'}})")
+    x, y, wide, high = browser.value(
+        f"(b => [b.x, b.y, b.width, b.height])(document.querySelector({selector!r}).getBoundingClientRect())"
+    )
+    x, y = x + wide / 2, y + high / 2
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    return x, y
+
+
+def test_a_point_tells_its_value_and_a_label_switches_its_line_off(browser, story):
+    browser.open(story, 1280)
+    move(browser, "figure .series .point")
+    assert browser.value("document.querySelector('output').innerText").startswith("slow, round n 10: 1.5 (")
+    assert browser.value("getComputedStyle(document.querySelector('output')).display") == "block"
+    x, y = move(browser, "figure .series .label text")
+    assert browser.value("getComputedStyle(document.querySelector('output')).display") == "none"
+    lines = "[...document.querySelectorAll('figure .series .line')].map(e => getComputedStyle(e).display)"
+    assert browser.value(lines) == ["inline", "inline"]
+    for pressed, shown in (("false", ["none", "inline"]), ("true", ["inline", "inline"])):
+        for kind in ("mousePressed", "mouseReleased"):
+            browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        assert browser.value(lines) == shown
+        assert browser.value("document.querySelector('figure .label').getAttribute('aria-pressed')") == pressed
+
+
+def test_an_inline_handler_would_not_run(browser, tmp_path):
+    path = tmp_path / "r.html"
+    path.write_text(report.html(PAGE).replace("<footer>", '<p id="evil" onclick="this.textContent = 1">0</p><footer>'))
+    browser.open(path, 1280)
+    browser.value("document.getElementById('evil').click()")
+    assert browser.value("document.getElementById('evil').textContent") == "0"
+
+
+def test_the_page_is_complete_without_its_script(browser, story):
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(story, 1280)
+        root = browser.call("DOM.getDocument", depth=-1)["root"]
+        text = browser.call("DOM.getOuterHTML", nodeId=root["nodeId"])["outerHTML"]
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    for part in ("A thing.", "✗ does not hold", "fast, round n 100: 10", "1,000 ± 2", "<summary>"):
+        assert part in text
 
 
 @pytest.mark.parametrize(("width", "scheme"), SIZES, ids=str)

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftls import __version__, cli, paper, reproduce, theory
+from driftls import __version__, cli, paper
 from driftls.cli.common import policies
 from driftls.environments import FreshContexts
 from driftls.errors import DriftlsError, InputError, MissingExtraError, SettingsError
+from driftls.paper import reproduce
 from driftls.run import Run, interval
 from driftls.simulate import simulate
 
@@ -50,7 +51,7 @@ def test_alone_it_greets_with_three_things_to_do_first():
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["warmup"], ["study"], ["fit"], ["reproduce"], ["report"], ["simulate"], ["bounds"]],
+    [[], ["warmup"], ["study"], ["fit"], ["reproduce"], ["report"], ["simulate"]],
     ids=lambda command: " ".join(command) or "driftls",
 )
 def test_help_has_examples(command):
@@ -94,11 +95,6 @@ def test_help_has_examples(command):
         (["study", __file__, "--out", "study"], "the study cannot be run: "),
         (["fit", ".", "--policy", "lasso", "--out", "policy"], "'lasso' is not one of linucb"),
         (["simulate", "--policy", "linucb", "--kappa", "-1"], "driftls: kappa must be a number of at least 0"),
-        (["bounds", "--mu", "0.5", "--c", "9", "--dim", "2"], "choose c strictly between 5.333 and 8."),
-        (["bounds", "--mu", "0", "--c", "6", "--dim", "2"], "driftls: mu must be positive and finite"),
-        (["bounds", "--mu", "0.5", "--c", "6", "--dim", "2", "--delta", "1"], "driftls: delta must lie strictly"),
-        (["bounds", "--mu", "0.5", "--c", "6", "--dim", "2", "--n", "10,many"], "'10,many' is not a list of whole"),
-        (["bounds", "--mu", "0.5", "--c", "6", "--dim", "20", "--n", "10"], "from round dim + 1 = 21 on"),
     ],
     ids=str,
 )
@@ -322,34 +318,3 @@ def test_every_policy_of_the_help_exists():
     for name in policies():
         assert name in told
     assert len(policies()) == 12
-
-
-# -- bounds ----------------------------------------------------------------------------------------------------------
-
-
-def test_bounds_are_those_of_the_theory():
-    done = driftls("bounds", "--mu", 0.5, "--c", 6, "--dim", 24, "--n", "1000,10000", "--delta", 0.05, "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    result = json.loads(done.stdout)
-    settings = {"mu": 0.5, "c": 6.0, "dim": 24, "delta": 0.05}
-    assert result["regime"] == "iii"
-    assert "(A2), allow no mu above 1/dim = 0.04167: mu = 0.5 cannot occur" in result["note"]
-    for row, n in zip(result["rounds"], (1000, 10000), strict=True):
-        theorem, appendix = theory.bound_theorem(n, **settings), theory.bound_appendix(n, **settings)
-        assert (row["n"], row["K1"], row["K2"]) == (n, theory.K1(n, **settings), theory.K2(n, **settings))
-        assert (row["theorem_mean"], row["theorem_high"]) == tuple(theorem)
-        assert (row["appendix_mean"], row["appendix_high"]) == tuple(appendix)
-        terms = theory.proposition_2(
-            n, mu=0.5, c=6.0, n0=24, ols_error=lambda k: theory.ols_error(k, mu=0.5, dim=24, delta=0.05)
-        )
-        assert (row["initial"], row["sampling"], row["drift"]) == pytest.approx(tuple(map(float, terms)))
-
-
-def test_bounds_print_a_table_and_no_note_where_mu_can_occur():
-    done = driftls("bounds", "--mu", 0.04, "--c", 75, "--dim", 24, "--n", "1000,100000")
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
-    assert lines[0].split() == ["n", "1000", "100000"]
-    assert [line.split()[0] for line in lines[1:4]] == ["K1", "K2", "theorem"]
-    assert "Regime iii" in done.stdout
-    assert "Note" not in done.stdout

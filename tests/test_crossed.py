@@ -10,9 +10,9 @@ import naive
 from driftls import ridge
 from driftls.environments import FreshContexts
 from driftls.errors import DimensionError, InputError
-from driftls.features import Crosses
+from driftls.features import CrossedArms, UserArmCrosses
 from driftls.logs import synthetic_day
-from driftls.policies import Crossed, DisjointLinUCB, LinUCB
+from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.simulate import simulate
 from driftls.trackers import RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
@@ -25,7 +25,7 @@ def user(rng, dim=5):
 @pytest.mark.parametrize("shared", [False, True])
 def test_crossed_arms_are_the_rows_of_their_matrix(shared):
     row = np.array([[1.0, 0.0, 2.0]])
-    arms = Crossed(row[0], [2, 0], count=3, shared=shared)
+    arms = CrossedArms(row[0], [2, 0], count=3, shared=shared)
     expected = np.zeros((2, 3 * (3 + shared)))
     for k, block in enumerate([2, 0]):
         expected[k, 3 * (block + shared) : 3 * (block + shared) + 3] = row
@@ -42,12 +42,12 @@ def test_crossed_arms_are_scored_and_learned_as_their_rows(shared):
     dim = 5 * (4 + shared)
     crossed, built = (LinUCB(tracker=SAGA(dim, seed=1), width=DiagonalWidth(), seed=1) for _ in range(2))
     for _ in range(60):
-        arms = Crossed(user(rng), rng.permutation(4)[:3], count=4, shared=shared)
+        arms = CrossedArms(user(rng), rng.permutation(4)[:3], count=4, shared=shared)
         k, reward = crossed.choose(arms), float(rng.normal())
         built.choose(arms.tocsr())
         crossed.learn(arms, reward, arm=k)
         built.learn(arms.tocsr(), reward, arm=k)
-    arms = Crossed(user(rng), [3, 1, 0], count=4, shared=shared)
+    arms = CrossedArms(user(rng), [3, 1, 0], count=4, shared=shared)
     np.testing.assert_allclose(crossed.theta, built.theta, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(crossed.scores(arms), built.scores(arms.tocsr()), rtol=1e-12)
     np.testing.assert_allclose(crossed.widths(arms), built.widths(arms.tocsr()), rtol=1e-12)
@@ -55,7 +55,7 @@ def test_crossed_arms_are_scored_and_learned_as_their_rows(shared):
 
 def test_the_crosses_of_a_log_are_the_rows_that_features_build():
     block = next(synthetic_day(lines=50, seed=2).blocks())
-    features = Crosses(136, articles=120, shared=True)
+    features = UserArmCrosses(136, articles=120, shared=True)
     border = int(np.flatnonzero(np.diff(block.pool))[0]) + 1
     part = block.part(0, border)
     assert border > 1
@@ -67,18 +67,18 @@ def test_the_crosses_of_a_log_are_the_rows_that_features_build():
 
 def test_crossed_arms_that_cannot_be_are_refused():
     with pytest.raises(InputError, match=r"0 \.\.\. 2, got 1 \.\.\. 3"):
-        Crossed([1.0], [1, 3], count=3)
+        CrossedArms([1.0], [1, 3], count=3)
     with pytest.raises(DimensionError, match="a block for each arm"):
-        Crossed([1.0, 1.0], [[0]], count=3)
+        CrossedArms([1.0, 1.0], [[0]], count=3)
     policy = LinUCB(tracker=SAGA(6, seed=0), width=DiagonalWidth())
     with pytest.raises(InputError, match="2 users"):
-        policy.choose(Crossed(np.ones((2, 2)), [0], count=3))
+        policy.choose(CrossedArms(np.ones((2, 2)), [0], count=3))
     with pytest.raises(InputError, match="one user"):
-        Crossed(np.ones((2, 2)), [0], count=3)[[0, 1]]
+        CrossedArms(np.ones((2, 2)), [0], count=3)[[0, 1]]
     with pytest.raises(DimensionError, match="6"):
-        policy.choose(Crossed([1.0, 1.0], [0, 1], count=2))
+        policy.choose(CrossedArms([1.0, 1.0], [0, 1], count=2))
     with pytest.raises(InputError, match="finite"):
-        policy.choose(Crossed([1.0, np.nan], [0, 1], count=3))
+        policy.choose(CrossedArms([1.0, np.nan], [0, 1], count=3))
 
 
 # -- the short way -----------------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from driftls.actions import Ball, Sphere
-from driftls.environments import ChurningPool, FixedArms, FreshContexts, Jumps, LinearBandit, Rotates
+from driftls.environments import ChurningPool, FixedArms, FreshContexts, Jumps, Rotates
 from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.paper.actions import Ball, LinearBandit, Sphere
 
 DIM, ARMS = 7, 5
 POOLS = {

@@ -14,21 +14,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.errors import DimensionError, FileFormatError, InputError, NewerFileError, SettingsError
-from driftls.features import Crosses, Features, Hashed, OuterProduct, UserFeatures, from_header
+from driftls.features import FeatureMap, Hashed, OuterProduct, UserArmCrosses, UserOnly, from_header
 from driftls.logs import Block, Event, read, synthetic_day
 from driftls.policies import DisjointLinUCB
-
-pytest.importorskip("sklearn", reason="Hashed needs scikit-learn")
-from sklearn.feature_extraction import FeatureHasher
 
 DIM = 136
 ALL = [
     lambda: OuterProduct(DIM, 3),
-    lambda: UserFeatures(DIM),
-    lambda: UserFeatures(DIM, constant=True),
-    lambda: Crosses(DIM, articles=120),
-    lambda: Crosses(DIM, articles=120, shared=True),
-    lambda: Crosses(DIM, articles=120, shared=True, constant=True),
+    lambda: UserOnly(DIM),
+    lambda: UserOnly(DIM, constant=True),
+    lambda: UserArmCrosses(DIM, articles=120),
+    lambda: UserArmCrosses(DIM, articles=120, shared=True),
+    lambda: UserArmCrosses(DIM, articles=120, shared=True, constant=True),
     lambda: Hashed(64, user_dim=DIM),  # so narrow that many entries meet
     lambda: Hashed(10_000, user_dim=DIM, constant=True),
 ]
@@ -48,7 +45,14 @@ def dense(matrix: Any) -> NDArray[np.float64]:
     return matrix.toarray() if sp.issparse(matrix) else matrix
 
 
-def naive(features: Features, event: Event, blocks: dict[int, int]) -> NDArray[np.float64]:
+def splitmix(key: int) -> int:
+    """The last step of splitmix64, in whole numbers of any length."""
+    key = (key ^ (key >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    key = (key ^ (key >> 27)) * 0x94D049BB133111EB % 2**64
+    return key ^ (key >> 31)
+
+
+def naive(features: FeatureMap, event: Event, blocks: dict[int, int]) -> NDArray[np.float64]:
     """The arms of one event, entry by entry; `blocks` is filled as articles come."""
     user = [(int(i), float(v)) for i, v in zip(event.user_index, event.user_value)]
     if getattr(features, "constant", False):
@@ -61,16 +65,17 @@ def naive(features: Features, event: Event, blocks: dict[int, int]) -> NDArray[n
                 assert event.arm_features is not None
                 for j in range(3):
                     arms[k, 3 * i + j] = value * event.arm_features[k, j]
-            elif isinstance(features, UserFeatures):
+            elif isinstance(features, UserOnly):
                 arms[k, i] = value
-            elif isinstance(features, Crosses):
+            elif isinstance(features, UserArmCrosses):
                 first = blocks.setdefault(article, len(blocks)) + features.shared
                 arms[k, wide * first + i] = value
                 if features.shared:
                     arms[k, i] = value
         if isinstance(features, Hashed):
-            hasher = FeatureHasher(features.width, input_type="pair")
-            arms[k] = hasher.transform([[(f"{i}x{article}", value) for i, value in user]]).toarray()
+            for i, value in user:
+                bits = splitmix((splitmix(article) + i) % 2**64)
+                arms[k, (bits >> 32) * features.width >> 32] += value if bits & 1 else -value
     return arms
 
 
@@ -133,7 +138,7 @@ def test_blocks_of_articles_go_by_first_use_even_if_pools_are_numbered_otherwise
     )
     assert len(pools) > 1
     assert list(swapped) == list(replace(block, arm_features=None))
-    one, other = Crosses(DIM, articles=120), Crosses(DIM, articles=120)
+    one, other = UserArmCrosses(DIM, articles=120), UserArmCrosses(DIM, articles=120)
     assert (one.rows(block) != other.rows(swapped)).nnz == 0
     assert one.to_header() == other.to_header()
 
@@ -153,7 +158,7 @@ def test_r6a_has_36_features(tmp_path: Path) -> None:
 
 
 def test_one_model_an_article_takes_the_visitor(block: Block) -> None:
-    features = UserFeatures(DIM, constant=True)
+    features = UserOnly(DIM, constant=True)
     users = features.users(block)
     policy = DisjointLinUCB(dim=features.dim, seed=0)
     for i, event in enumerate(list(block)[:20]):
@@ -165,13 +170,13 @@ def test_one_model_an_article_takes_the_visitor(block: Block) -> None:
 
 
 def test_numpy_numbers_are_kept_as_plain_ones() -> None:
-    features = Crosses(np.int64(3), articles=np.int32(2))  # type: ignore[arg-type]
+    features = UserArmCrosses(np.int64(3), articles=np.int32(2))  # type: ignore[arg-type]
     assert from_header(json.loads(json.dumps(features.to_header()))) == features
 
 
 def test_more_articles_than_declared_are_refused_and_nothing_is_changed(block: Block) -> None:
     event = block[0]
-    features = Crosses(DIM, articles=len(event.arms))
+    features = UserArmCrosses(DIM, articles=len(event.arms))
     features.arms(event)
     before = features.to_header()
     other = replace(event, arms=np.append(event.arms[1:], 999))
@@ -185,16 +190,18 @@ def test_what_does_not_fit_is_refused(block: Block) -> None:
     event = block[int(np.argmax(np.diff(block.user_start)))]
     last = int(event.user_index[-1])
     with pytest.raises(DimensionError, match=f"has feature {last}, but user_dim={last}. Declare user_dim={last + 1}"):
-        UserFeatures(last).user(event)
+        UserOnly(last).user(event)
     with pytest.raises(DimensionError, match="have 3 features, but arm_dim=2"):
         OuterProduct(DIM, 2).arms(event)
     with pytest.raises(InputError, match="needs logs with article features"):
         OuterProduct(DIM, 3).arms(replace(event, arm_features=None))
     with pytest.raises(SettingsError, match="articles must be a whole number of at least 1, got 0"):
-        Crosses(DIM, articles=0)
+        UserArmCrosses(DIM, articles=0)
     with pytest.raises(SettingsError, match=r"width must be a whole number of at least 1, got 1\.5"):
         Hashed(1.5, user_dim=DIM)  # type: ignore[arg-type]
-    with pytest.raises(FileFormatError, match="one of OuterProduct, UserFeatures, Crosses, Hashed, got 'Lasso'"):
+    with pytest.raises(
+        FileFormatError, match="one of Features, OuterProduct, UserOnly, UserArmCrosses, Hashed, got 'Lasso'"
+    ):
         from_header({"features": "Lasso", "version": 1})
-    with pytest.raises(NewerFileError, match="version 2"):
-        from_header({**UserFeatures(3).to_header(), "version": 2})
+    with pytest.raises(NewerFileError, match="version 3"):
+        from_header({**UserOnly(3).to_header(), "version": 3})

@@ -49,7 +49,7 @@ def test_the_chi_square_is_the_textbook_one_for_a_single_pool() -> None:
     events = [Event(i, arms, int(k), 0.0, none.astype(np.int32), none) for i, k in enumerate(shown)]
     expected = stats.chisquare(np.bincount(shown, minlength=4))
     summary = inspect(read(events, block=70))
-    for test in (summary.uniform_positions, summary.uniform_arms):
+    for test in (summary.logging.uniform_positions, summary.logging.uniform_arms):
         assert test.degrees == pytest.approx(3, rel=1e-12)
         assert (test.statistic, test.p) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-9)
     assert (summary.user_dim, summary.constant_only) == (0, 0.0)
@@ -67,18 +67,18 @@ def summaries(seeds: range, bias: float = 0.0) -> list[Summary]:
 
 def test_p_values_are_uniform_if_the_logging_is() -> None:
     of_days = summaries(range(60))
-    for tests in ([s.uniform_positions.p for s in of_days], [s.uniform_arms.p for s in of_days]):
+    for tests in ([s.logging.uniform_positions.p for s in of_days], [s.logging.uniform_arms.p for s in of_days]):
         assert stats.kstest(tests, "uniform").pvalue > 1e-3
 
 
 def test_logging_that_prefers_a_position_is_noticed() -> None:
     # 4% of 4000 lines are 160 more for a position that has about 110: some 15 standard deviations
-    assert all(s.uniform_positions.p < 1e-6 for s in summaries(range(5), bias=0.04))
+    assert all(s.logging.uniform_positions.p < 1e-6 for s in summaries(range(5), bias=0.04))
 
 
 def test_too_few_lines_for_a_test_have_no_p_value() -> None:
     summary = inspect(read(synthetic_day(lines=20, seed=1)))
-    assert (summary.uniform_arms.p, summary.uniform_arms.statistic) == (None, None)
+    assert (summary.logging.uniform_arms.p, summary.logging.uniform_arms.statistic) == (None, None)
 
 
 def test_the_columns_of_an_r6a_log_are_counted(tmp_path: Path) -> None:
@@ -86,3 +86,41 @@ def test_the_columns_of_an_r6a_log_are_counted(tmp_path: Path) -> None:
     summary = inspect(read(tmp_path / "day"))
     assert (summary.format, summary.events, summary.clicks) == ("R6A", 8, 4.0)
     assert (summary.user_dim, summary.arm_features, summary.arms) == (6, 6, 2)
+
+
+def with_propensities(seed: int, lines: int, *, wrong: bool = False, even: bool = False) -> Summary:
+    """A log of four arms whose probabilities change from line to line; `wrong` ones were told the wrong way round."""
+    rng = np.random.default_rng(seed)
+    p = np.full((lines, 4), 0.25) if even else rng.dirichlet(np.full(4, 2.0), lines) * 0.96 + 0.01
+    shown = (p.cumsum(axis=1) > rng.random((lines, 1)) * p.sum(axis=1, keepdims=True)).argmax(axis=1)
+    none, told = np.zeros(0), p[:, ::-1] if wrong else p
+    return inspect(
+        read(
+            Event(i, np.array([2, 3, 5, 7]), int(k), 0.0, none.astype(np.int32), none, propensity=float(told[i, k]))
+            for i, k in enumerate(shown)
+        )
+    )
+
+
+def test_propensities_that_fit_are_not_doubted_and_those_that_do_not_are() -> None:
+    found = [with_propensities(seed, 2000) for seed in range(150)]
+    assert {summary.logging.kind for summary in found} == {"propensities"}
+    p = np.array([summary.logging.propensity_fit.p for summary in found])  # type: ignore[union-attr]
+    # At most 5% and three standard deviations: Bonferroni p-values are too large rather than too small.
+    assert np.mean(p < 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150)
+    wrong = with_propensities(0, 2000, wrong=True)
+    assert wrong.logging.propensity_fit is not None
+    assert wrong.logging.propensity_fit.p < 1e-6  # type: ignore[operator]
+    assert "do not fit" in wrong.logging.doubt
+
+
+def test_what_kind_of_logging_it_was_is_told() -> None:
+    even = with_propensities(1, 500, even=True).logging
+    assert (even.kind, even.doubt, even.smallest_propensity) == ("uniform", "", 0.25)
+    assert 0.01 <= with_propensities(1, 500).logging.smallest_propensity < 0.25  # type: ignore[operator]
+    (day,) = summaries(range(1))
+    assert (day.logging.kind, day.logging.propensity_fit) == ("uniform", None)
+    (skewed,) = summaries(range(1), bias=0.3)
+    assert skewed.logging.kind == "skewed"
+    assert "did not show uniformly" in skewed.logging.reason
+    assert inspect(read(synthetic_day(lines=20, seed=1))).logging.kind == "unknown"

@@ -121,11 +121,21 @@ def test_a_line_that_cannot_be_read_always_raises(tmp_path: Path, lines: Any, me
 def test_a_folder_that_is_not_complete_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "all", LINES)
     (folder / "item_context.csv").write_text("item\n1\n")
-    with pytest.raises(LogFormatError, match="expected a column item_id of whole numbers"):
+    with pytest.raises(LogFormatError, match=r"item_context.csv:1: expected a column item_id, got item"):
         read(folder)
     (folder / "item_context.csv").write_text("item_id\n1\n1\n")
-    with pytest.raises(LogFormatError, match="no two alike"):
+    with pytest.raises(
+        LogFormatError, match=r"item_context.csv:3: expected as item_id a number that no other item has, got `1`"
+    ):
         read(folder)
+    for text, said in (
+        ("1\n99999999999999999999\n", ":3: .* at most 18 digits, got `9999"),
+        ("x\n", ":2: .* got `x`"),
+        ("", "none"),
+    ):
+        (folder / "item_context.csv").write_text(f"item_id\n{text}")
+        with pytest.raises(LogFormatError, match=f"item_context.csv{said}" if ":" in said else said):
+            read(folder)
     (folder / "all.csv").unlink()
     with pytest.raises(LogFormatError, match=r"one other \.csv file, got none"):
         read(folder)

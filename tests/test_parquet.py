@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from driftls.errors import CorruptFileError, InputError, LogFormatError, SettingsError, TruncatedFileError
 from driftls.logs import Block, Counts, Event, SyntheticDay, read, synthetic_day, write, write_parquet
-from driftls.logs.events import distinct_pools, merged_pools
+from driftls.logs.events import distinct_pools, runs_of_pools
 
 pa = pytest.importorskip("pyarrow", reason="Parquet logs need pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -143,7 +144,7 @@ def test_pools_are_merged_as_a_dictionary_would(pools: list[tuple[int, ...]], wi
     sizes = np.array([len(pool) for pool in pools], np.int64)
     ids = np.array(sum(pools, ()), np.int64)
     features = np.repeat(np.arange(len(pools)) % 2, sizes)[:, None].astype(float) if with_features else None
-    got = merged_pools(sizes, ids, features)
+    got = distinct_pools(*runs_of_pools(sizes, ids, features))
     start = np.concatenate(([0], np.cumsum(sizes)))
     expected = distinct_pools(np.arange(len(pools)), start, ids, features)
     assert all((a is None and b is None) or np.array_equal(a, b) for a, b in zip(got, expected))
@@ -354,12 +355,13 @@ def test_a_convert_that_is_killed_leaves_nothing_that_looks_whole_and_the_next_o
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     process.stdout.close()
-    assert sorted(os.listdir(tmp_path)) == ["day.gz", f"{name}.part"]
+    (left,) = (entry for entry in os.listdir(tmp_path) if entry != "day.gz")
+    assert re.fullmatch(rf"\.{re.escape(name)}\.\w+\.{process.pid}\.driftls-part", left)
     (tmp_path / "above").mkdir()
-    (tmp_path / f"{name}.part").rename(tmp_path / "above" / f"{name}.part")
+    (tmp_path / left).rename(tmp_path / "above" / left)
     with pytest.raises(LogFormatError, match="got none"):  # what was left is not found by a folder above it
         read(tmp_path / "above")
-    (tmp_path / "above" / f"{name}.part").rename(tmp_path / f"{name}.part")
+    (tmp_path / "above" / left).rename(tmp_path / left)
     write_parquet(read(tmp_path / "day.gz"), tmp_path / name)
     assert whole_log(tmp_path / name) == whole_log(tmp_path / "day.gz")
     assert sorted(os.listdir(tmp_path)) == ["above", "day.gz", name]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from driftls import paper
-from driftls.actions import Ball, Ellipsoid, FiniteSet, GivenSet, Sphere
-from driftls.environments import Jumps, LinearBandit, Rotates
-from driftls.errors import DimensionError, DivergenceError, FileFormatError, InputError, SettingsError
-from driftls.policies.pege import PEGE, play
+from driftls.environments import Jumps, Rotates
+from driftls.errors import DimensionError, DivergenceError, InputError, SettingsError
+from driftls.paper.actions import ActionSet, Ball, Ellipsoid, LinearBandit, Sphere
+from driftls.paper.pege import PEGE, play
+from driftls.paper.theory import check_admissible
 from driftls.schedules import Power
-from driftls.theory import check_admissible
 from driftls.trackers import CD, GD, OLS, SAGA
 
 TILTED = np.array([[0.5, 0.2, 0.0], [0.2, 0.4, 0.1], [0.0, 0.1, 0.3]])
@@ -22,7 +22,7 @@ SETS = {
     "sphere": Sphere(3),
     "ball": Ball(3, radius=0.8),
     "ellipsoid": Ellipsoid(TILTED),
-    "given": GivenSet(lambda direction: direction, SKEWED, longest=1.0, J=1.0),
+    "given": ActionSet(lambda direction: direction, SKEWED, longest=1.0, J=1.0),
 }
 METHODS = {
     "basis": lambda actions, seed=0: PEGE(actions),
@@ -260,15 +260,9 @@ def test_averaged_steps_lose_next_to_nothing_against_exact_pege():
 # --- settings, errors and files -------------------------------------------------------------------------------------
 
 
-@each_method
-def test_a_finite_set_is_refused_with_the_reason(make):
-    with pytest.raises(SettingsError, match=r"\(A5\).*G is not Lipschitz.*Use LinUCB"):
-        make(FiniteSet(np.eye(3)))
-
-
 def test_a_set_without_J_is_refused():
     with pytest.raises(SettingsError, match=r"\(A5\).*no J was given"):
-        PEGE(GivenSet(np.sign, np.eye(3), longest=3**0.5))
+        PEGE(ActionSet(np.sign, np.eye(3), longest=3**0.5))
 
 
 def test_settings_that_cannot_work_are_refused():
@@ -326,58 +320,6 @@ def test_a_run_that_cannot_be_played_is_refused():
     for checkpoints in ([0], [11], [2.5], [], 5):
         with pytest.raises(InputError, match="whole rounds between 1 and 10"):
             play(PEGE(Sphere(3)), bandit(Sphere(3)), 10, checkpoints=checkpoints)
-
-
-@each_set
-@each_method
-@pytest.mark.parametrize("stop", [0, 2, 3, 100, 103, 107])
-def test_resuming_equals_never_having_stopped(actions, make, stop, tmp_path):
-    env, given = bandit(actions), {"actions": actions} if isinstance(actions, GivenSet) else {}
-    straight, stopped = make(actions), make(actions)
-    one_by_one(straight, env, 150)
-    one_by_one(stopped, env, stop)
-    if stop % 2:
-        stopped.choose()  # its reward comes after the policy was loaded
-    stopped.save(tmp_path / "pege.safetensors")
-    again = PEGE.load(tmp_path / "pege.safetensors", **given)
-    assert repr(again) == repr(stopped)
-    np.testing.assert_array_equal(again.theta, stopped.theta)
-    if stop % 2:
-        again.learn(stopped.choose(), env.reward(stop + 1, stopped.choose()))
-    one_by_one(again, env, 150 - again.rounds)
-    np.testing.assert_array_equal(again.theta, straight.theta)
-    np.testing.assert_array_equal(again.choose(), straight.choose())
-    assert (again.phase, again.rounds, again.explored) == (straight.phase, straight.rounds, straight.explored)
-
-
-def test_load_says_what_is_missing_or_wrong(tmp_path):
-    path = tmp_path / "pege.safetensors"
-    PEGE(SETS["given"]).save(path)
-    with pytest.raises(SettingsError, match="pass actions= to load"):
-        PEGE.load(path)
-    with pytest.raises(SettingsError, match="another basis"):
-        PEGE.load(path, actions=Sphere(3))
-    PEGE(Sphere(3)).save(path)
-    with pytest.raises(SettingsError, match="they are kept in the file"):
-        PEGE.load(path, actions=Sphere(3))
-    with pytest.raises(SettingsError, match="takes no step_size"):
-        PEGE.load(path, step_size=abs)
-    OLS(3).save(path)
-    with pytest.raises(FileFormatError, match="holds a OLS, not a PEGE"):
-        PEGE.load(path)
-
-
-def test_a_step_size_that_is_a_function_is_passed_again(tmp_path):
-    def step(n):
-        return 0.2 / n**0.5
-
-    policy, env = PEGE(Sphere(3), method=GD(3, step_size=step, seed=0)), bandit(Sphere(3))
-    play(policy, env, 50)
-    policy.save(tmp_path / "pege.safetensors")
-    again = PEGE.load(tmp_path / "pege.safetensors", step_size=step)
-    play(policy, env, 50)
-    play(again, env, 50)
-    np.testing.assert_array_equal(policy.theta, again.theta)
 
 
 def test_the_paper_s_policies_are_ols_and_fols_gd():

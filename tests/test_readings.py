@@ -10,16 +10,18 @@ import pytest
 import scipy.sparse as sp
 
 import naive
-from driftls import Power, paper, ridge, theory
-from driftls.actions import Ball, Ellipsoid, Sphere
+from driftls import Power, paper, ridge
 from driftls.draws import Draws
-from driftls.environments import FixedArms, LinearBandit
+from driftls.environments import FixedArms
 from driftls.errors import DivergenceError, SettingsError
 from driftls.history import Growing, Mapped, Reservoir, Window
 from driftls.kernels import lazy, svrg
 from driftls.kernels.rows import DenseRows
 from driftls.kernels.sag import SAGAState, table_enter
-from driftls.policies import PEGE, LinUCB
+from driftls.paper import theory
+from driftls.paper.actions import Ball, Ellipsoid, LinearBandit, Sphere
+from driftls.paper.pege import PEGE
+from driftls.policies import LinUCB
 from driftls.trackers import GD, OLS, RLS, SAG, SAGA, SVRG
 from driftls.widths import ExactWidth, PhiWidth
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import csv
+import hashlib
 import io
 import json
 import re
 from itertools import combinations
 from xml.etree import ElementTree
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -33,9 +35,12 @@ LINES = report.Lines(
 )
 DOTS = report.Dots("score", "Scores", "", "CTR", [report.Dot("a", 3.0, 0.5), report.Dot("b", 4.0)])
 TABLE = report.Table("sums", "Sums", ["name", "sum"], [["a, b", "1,000 ± 2"], ["c|d", "0.5"]], "A note.")
+CLAIMS = [report.Claim(f"Claim {k}.", "Measured.", verdict) for k, verdict in enumerate(report.MARKS)]
 PAGE = report.Page(
     "A page", "Its lead.", [report.Section("one", "One", ["Text."], [LINES, DOTS, TABLE], "found.")], {"seed": "3"}
 )
+TOLD = report.Section("one", "One", ["Method."], [LINES, TABLE], "", CLAIMS, [report.Finding("A thing.", DOTS)])
+STORY = report.Page("A story", "", [TOLD])
 LABELS = {"slow", "fast", "here", "two", "a", "b"}
 
 
@@ -48,20 +53,64 @@ def texts(svg):
 def test_a_figure_has_its_labels_and_takes_its_colours_from_the_page():
     for figure in (LINES, DOTS):
         svg = figures.inline(figure)
+        assert "style=" not in svg
         assert texts(svg) >= {label for label in LABELS if label in str(figure)} - {"a", "b"} | {figure.x}
         assert not re.search("#[0-9a-f]{6}", svg)
-        assert set(re.findall(r"var\(--(\w+)\)", svg)) <= set(figures.NAMES)
-        assert not re.search(r'<svg[^>]*\s(width|height)="', svg)
+        assert set(re.findall(r"var\(--(\w+)\)", figures.STYLE)) <= set(figures.NAMES)
+        assert not re.search(r'<svg[^>]*\s(width|height|id)="', svg)
 
 
-def test_ids_of_two_figures_on_one_page_differ():
-    ids = [set(re.findall(r'\bid="([^"]+)"', figures.inline(figure))) for figure in (LINES, DOTS)]
-    assert all(ids)
-    assert not ids[0] & ids[1]
-    svg = figures.inline(LINES)
-    assert set(re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', svg)) <= {
-        pair for name in ids[0] for pair in ((name, ""), ("", name))
-    }
+def test_a_figure_tells_every_value_without_a_script():
+    told = re.findall("<title>(.*?)</title>", figures.inline(LINES))
+    assert "fast, round n 100: 10" in told
+    assert len(told) == 6
+    assert re.fullmatch(r"slow, round n 10: 1\.5 \(.* to .*\)", told[0])
+
+
+def test_a_band_on_a_logarithmic_axis_never_falls_to_its_end():
+    """Runs that differ a hundredfold: the mean minus half of its interval is negative, the band is not."""
+    runs = [[0.01, 0.02], [1.0, 2.0], [0.1, 0.1]]
+    mean, half = interval([run[0] for run in runs])
+    assert mean - half < 0.0
+    line = report.Line.over_seeds("wide", [1, 2], runs)
+    assert all(0.0 < low < middle < high for low, middle, high in zip(line.low, line.y, line.high))
+    np.testing.assert_allclose(np.log(np.divide(line.high, line.y)), np.log(np.divide(line.y, line.low)))
+    assert np.log(line.high[0] / mean) == pytest.approx(half / mean)
+    signed = report.Line.over_seeds("signed", [1], [[-1.0], [3.0]])
+    mean, half = interval([-1.0, 3.0])
+    assert (signed.low, signed.high) == ([mean - half], [mean + half])
+
+
+@pytest.mark.parametrize("log", ["", "x", "y", "xy"])
+@pytest.mark.parametrize(
+    "values",
+    [[], [0.0], [1.0], [-1.0, 2.0], [float("nan")] * 2, [1e308, -1e308], [5e-324, 1.0], [float("inf"), 1.0], [3.0] * 4],
+    ids=str,
+)
+def test_whatever_is_drawn_stays_in_the_figure(values, log):
+    line = report.Line("a", range(len(values)), values, 1, "solid", values, values)
+    for figure in (
+        report.Lines("f", "", "", "x", "y", [line], log),
+        report.Dots("f", "", "", "x", [report.Dot("a", value, 1.0) for value in values], log),
+    ):
+        svg = figures.inline(figure)
+        ElementTree.fromstring(svg)
+        places = [float(place) for place in re.findall(r'(?:\bx|\by|cx|cy)="([^"]*)"', svg)]
+        assert all(-1.0 <= place <= 420.0 for place in places)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log", "ticks"),
+    [
+        (0.0, 1.0, False, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (-3.0, 7.0, False, [-2.0, 0.0, 2.0, 4.0, 6.0]),
+        (0.01, 200.0, True, [0.01, 0.1, 1.0, 10.0, 100.0]),
+        (8.0, 70.0, True, [10.0, 20.0, 50.0]),
+        (90.0, 110.0, True, [90.0, 95.0, 100.0, 105.0, 110.0]),
+    ],
+)
+def test_ticks_are_few_and_round(low, high, log, ticks):
+    np.testing.assert_allclose(figures.Axis(low, high, log, 0.0, 1.0).ticks(), ticks, atol=1e-12)
 
 
 def test_labels_keep_their_order_and_their_distance_and_stay_in_the_figure():
@@ -137,6 +186,12 @@ def test_the_page_holds_all_and_asks_for_nothing():
     assert "A caption with <code>code</code>." in text
     assert not re.search(r'(src|href)="(?!#|data:)', text.replace('xlink:href="#', ""))
     assert "default-src 'none'" in text
+    assert not re.search(r"\son\w+=", text)  # no inline event handlers, and nothing that would allow them
+    assert "unsafe" not in text
+    for kind in ("script", "style"):
+        [inside] = re.findall(rf"<{kind}>(.*?)</{kind}>", text, flags=re.S)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in text
     assert len(re.findall("<svg", text)) == 2
     for item in (LINES, DOTS, TABLE):
         [data] = re.findall(rf'download="{item.name}.csv" href="data:text/csv;charset=utf-8;base64,([^"]+)"', text)
@@ -148,28 +203,103 @@ def test_csv_holds_every_point():
     assert rows[0] == ["series", "round n", "regret", "low", "high"]
     assert rows[4] == ["fast", "10", "1.0", "", ""]
     mean, half = interval([3.0, 5.0])
-    assert [float(cell) for cell in rows[3][1:]] == [1000, mean, mean - half, mean + half]
+    ends = [mean * np.exp(sign * half / mean) for sign in (-1, 1)]
+    assert [float(cell) for cell in rows[3][1:]] == [1000, mean, *ends]
+
+
+EVIL = [
+    '"><script>alert(1)</script>', "' onload=alert(1) x='", "</style><script>x</script>", "../../../etc/passwd",
+    "a b", "a-b", "$\\frac{", "`code`<img src=x onerror=alert(1)>", "=cmd()", "é" * 300, "",
+]  # fmt: skip
+
+
+def evil_run(name):
+    traces = {trace: [1.0, 2.0] for trace in EVIL}
+    return Run(policy=name, problem=name, seed=0, rounds=50, points=[10, 50], traces=traces, seconds={})
+
+
+def test_what_came_from_outside_is_escaped_everywhere(tmp_path):
+    page = report.of_runs([evil_run(name) for name in EVIL], {name: name for name in EVIL})
+    text = report.html(page)
+    plain = report.html(PAGE)
+    for tag in ("<script", "<style", "<img", "</style"):
+        assert text.count(tag) == plain.count(tag)
+    allowed = r"""(?:\s+[\w:-]+="[^"<>]*")*\s*/?"""
+    for tag in re.findall("<[^>]*>", re.sub("<(script|style)>.*?</\\1>", "", text, flags=re.S)):
+        assert re.fullmatch(rf"<(?:/?[\w]+{allowed}|!doctype html)>", tag), tag
+        assert not re.search(r"\son\w+=", re.sub('"[^"]*"', "", tag))
+    ids = re.findall(r'\sid="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+    assert all(re.fullmatch(r"[\w-]+", name, flags=re.ASCII) for name in ids)
+    files = report.write(page, tmp_path / "deep" / "r.md", format="md")
+    assert {file.parent for file in files[1:]} == {tmp_path / "deep" / "figures"}
+    assert len(set(files)) == 1 + len(page.figures)
+    assert "<script" not in files[0].read_text()
+    assert "<img" not in files[0].read_text()
+
+
+@pytest.mark.parametrize(
+    "cell", ["=1+1", "+1+1", "-1+1", "@x", "\t=1", "\r=1", "=", "-", "+", " =1", "-0.4 ± 0.1", "-1e", "＝1"]
+)
+def test_no_spreadsheet_takes_a_cell_for_a_formula(cell):
+    table = report.Table("t", "", ["name", cell], [[cell, "1"]])
+    lines = report.Lines("l", "", "", cell, cell, [report.Line(cell, [-1], [-2.0])])
+    dots = report.Dots("d", "", "", cell, [report.Dot(cell, -1.0)])
+    for item in (table, lines, dots):
+        cells = [each for row in csv.reader(io.StringIO(item.csv(), newline="")) for each in row]
+        assert "'" + re.sub(r"\s", " ", cell) in cells
+        assert all(re.fullmatch(r"-\d+(\.\d+)?", each) or each[:1] not in tuple("=+-@\t\r") for each in cells)
+
+
+@pytest.mark.parametrize("cell", ["-1", "-0.5", "+2", "-1,234.5", "-1e-05", "1 ± 2", "–"])
+def test_numbers_stay_numbers(cell):
+    assert report.Table("t", "", ["x"], [[cell]]).csv().splitlines()[1].strip('"') == cell
+
+
+def test_a_story_opens_with_findings_and_claims_and_folds_its_details():
+    text = report.html(STORY)
+    order = ["A thing.", "Of 3 claims of the paper, 1 hold, 1 hold in part, 1 do not hold.", "<h2>One</h2>",
+             'id="figure-growth"', "<details>", "Method.", 'id="table-sums"']  # fmt: skip
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    assert all(text.count(mark) == 2 for mark in report.MARKS.values())
+    assert "<details>" not in report.html(PAGE)
+    data = STORY.data()["one"]
+    assert data["findings"] == ["A thing."]
+    assert data["claims"] == [[claim.verdict, claim.claim, claim.measured] for claim in CLAIMS]
+    words = report.markdown(STORY, "f")
+    assert "- A thing." in words
+    assert "| ✗ does not hold | Claim 2. | Measured. |" in words
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "text"),
+    [(76.214, 3.618, "76.2 ± 3.6"), (1234.5, 12.3, "1,234 ± 12"), (0.5, float("inf"), "0.5"),
+     (2e-7, 3e-8, "2·10⁻⁷ ± 3·10⁻⁸"), (3.0, 0.0, "3 ± 0"), (float("nan"), 1.0, "nan")],
+)  # fmt: skip
+def test_an_interval_says_how_many_places_count(mean, half, text):
+    assert report.plus_minus(mean, half) == text
 
 
 def test_markdown_has_the_same_in_words(tmp_path):
     files = report.write(PAGE, tmp_path / "r.md", format="md")
     assert [file.relative_to(tmp_path).as_posix() for file in files] == [
-        "r.md", "figures/growth.svg", "figures/growth.pdf", "figures/score.svg", "figures/score.pdf",
+        "r.md", "figures/growth.svg", "figures/score.svg",
     ]  # fmt: skip
     text = files[0].read_text()
     assert "![Scores](figures/score.svg)" in text
     assert "| c\\|d | 0.5 |" in text
     assert "- **One**: found." in text
-    assert files[2].read_bytes().startswith(b"%PDF")
-    assert figures.LIGHT.series[0] in files[1].read_text()
+    for look in (figures.LIGHT, figures.DARK):
+        assert look.series[0] in files[1].read_text()
+    assert ElementTree.parse(files[1]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
 def test_a_figure_is_written_the_same_twice(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         figures.save(LINES, tmp_path / folder)
-    for kind in ("svg", "pdf"):
-        assert (tmp_path / "a" / f"growth.{kind}").read_bytes() == (tmp_path / "b" / f"growth.{kind}").read_bytes()
+    assert (tmp_path / "a" / "growth.svg").read_bytes() == (tmp_path / "b" / "growth.svg").read_bytes()
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------
@@ -192,7 +322,11 @@ def test_runs_are_compared_problem_by_problem():
     assert page.sections[0].found == "b has the lowest regret, 8 on average."
     table, regret, _ = page.sections[0].items
     assert table.rows[0][:3] == ["a", "2", report.plus_minus(*interval([10.0, 14.0]))]
-    assert table.rows[1][2:] == ["8", "nan", "1", "2"]
+    assert table.rows[1][2:] == ["8", "nan", "3"]
+    loop = run("c", 1, 1.0)
+    loop.seconds.clear()
+    loop.seconds["play"] = 5e-4  # of a compiled loop, which does not tell choosing and learning apart
+    assert report.of_runs([loop]).sections[0].items[0].rows[0][-1] == "5"
     assert [(line.label, list(line.y)) for line in regret.lines] == [("a", [6.0, 12.0]), ("b", [4.0, 8.0])]
     assert regret.lines[1].low is None
 
@@ -215,15 +349,36 @@ def test_the_command_reads_files_and_folders(tmp_path):
     assert "b has the lowest regret" in out.read_text()
     told = driftls("report", tmp_path, "--format", "md", "--out", tmp_path / "r.md")
     assert told.stdout.endswith(f"The report is {tmp_path / 'r.md'}\n")
-    assert (tmp_path / "figures" / "1-regret.pdf").exists()
+    assert (tmp_path / "figures" / "1-regret.svg").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rounds": 0, "points": [], "traces": {}, "partial": True},
+        {"points": [], "traces": {"regret": []}},
+        {"traces": {"regret": [1.0]}},
+        {"traces": {"regret": [1e308, -1e308]}},
+        {"traces": {"regret": [None, None]}, "seconds": {"play": 0.0}},
+    ],
+    ids=str,
+)
+def test_a_run_that_ended_early_or_went_wrong_is_shown_as_far_as_it_goes(change, tmp_path):
+    whole = json.loads(msgspec.json.encode(run("a", 1, 2.0)))
+    files = [tmp_path / "0.json", tmp_path / "1.json"]
+    files[0].write_text(json.dumps(whole))
+    files[1].write_text(json.dumps({**whole, "seed": 2, **change}))
+    text = report.html(report.of_runs([Run.load(file) for file in files]))
+    assert "Fixed" in text
 
 
 def test_a_file_that_is_no_run_exits_with_3(tmp_path):
-    (tmp_path / "x.json").write_text("{}")
-    for argument in (tmp_path / "x.json", tmp_path):
-        done = driftls("report", argument)
-        assert (done.returncode, done.stdout) == (3, "")
-        assert "x.json: not a run of driftls" in done.stderr
+    for text in ("{}", "[" * 100_000, "null", '{"traces": 3}'):
+        (tmp_path / "x.json").write_text(text)
+        for argument in (tmp_path / "x.json", tmp_path):
+            done = driftls("report", argument)
+            assert (done.returncode, done.stdout) == (3, "")
+            assert "x.json: not a run of driftls" in done.stderr
     (tmp_path / "x.json").unlink()
     done = driftls("report", tmp_path)
     assert done.returncode == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,15 +14,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftls import report, reproduce
+from driftls import report
 from driftls.errors import InputError, SettingsError
-from driftls.reproduce import baselines, scaling, work
-from driftls.reproduce.work import Options, Piece
+from driftls.paper import reproduce
+from driftls.paper.reproduce import baselines, ctr, replays, runtimes, scaling, show, work
+from driftls.paper.reproduce.work import Job, Options
 
 GOLDEN = Path(__file__).parent / "golden" / "reproduce.json"
 
 
-# -- pieces ------------------------------------------------------------------------------------------------------------
+# -- jobs --------------------------------------------------------------------------------------------------------------
 
 
 def square(x, folder):
@@ -33,19 +35,19 @@ def square(x, folder):
 
 
 def squares(tmp_path, *numbers, timed=()):
-    return {"squares": [Piece(f"lane {x % 2}", square, {"x": x, "folder": str(tmp_path)}, x in timed) for x in numbers]}
+    return {"squares": [Job(square, {"x": x, "folder": str(tmp_path)}, x in timed) for x in numbers]}
 
 
 def calls(tmp_path):
     return sorted(int(path.name.split("_")[1]) for path in tmp_path.glob("called_*"))
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_pieces_are_done_once_and_told(tmp_path, jobs):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_jobs_are_done_once_and_told(tmp_path, workers):
     told = []
     for numbers in [(3, 4, 5), (4, 5, 6)]:
         data = work.do(
-            squares(tmp_path, *numbers, timed=[5]), tmp_path / "data", jobs, lambda *progress: told.append(progress)
+            squares(tmp_path, *numbers, timed=[5]), tmp_path / "data", workers, lambda *progress: told.append(progress)
         )
         assert data["squares"] == [{"square": [x, x * x], "lost": None} for x in numbers]
     assert calls(tmp_path) == [3, 4, 5, 6]
@@ -56,24 +58,23 @@ def test_pieces_are_done_once_and_told(tmp_path, jobs):
     assert [done for _, done, _ in told[:again]] == sorted(done for _, done, _ in told[:again])
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_what_was_done_before_an_error_is_kept(tmp_path, jobs):
-    with pytest.raises(InputError, match="negative"):
-        work.do(squares(tmp_path, 2, -1, timed=[-1]), tmp_path / "data", jobs, lambda *_: None)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_was_done_before_an_error_is_kept(tmp_path, workers):
+    for _ in range(2):
+        with pytest.raises(InputError, match="negative"):
+            work.do(squares(tmp_path, 2, -1, timed=[-1]), tmp_path / "data", workers, lambda *_: None)
     assert len(list((tmp_path / "data").iterdir())) == 1
-    with pytest.raises(InputError, match="negative"):
-        work.do(squares(tmp_path, 2, -1, timed=[-1]), tmp_path / "data", jobs, lambda *_: None)
     assert calls(tmp_path).count(2) == 1
 
 
-def test_a_piece_is_known_by_all_that_it_depends_on(tmp_path):
+def test_a_job_is_known_by_all_that_it_depends_on(tmp_path):
     log = tmp_path / "day"
     log.write_text("one")
-    names = {Piece("lane", square, {"x": x, "folder": folder}).name for x in (1, 2) for folder in ("a", "b", str(log))}
+    names = {Job(square, {"x": x, "folder": folder}).name for x in (1, 2) for folder in ("a", "b", str(log))}
     assert len(names) == 6
     log.write_text("another")
-    assert Piece("lane", square, {"x": 1, "folder": str(log)}).name not in names
-    assert Piece("other lane", square, {"x": 1, "folder": "a"}, True).name in names
+    assert Job(square, {"x": 1, "folder": str(log)}).name not in names
+    assert Job(square, {"x": 1, "folder": "a"}, True).name in names
 
 
 def test_an_unknown_experiment_is_refused(tmp_path):
@@ -91,9 +92,9 @@ def test_every_name_is_in_the_help():
 
 def test_sizes_differ_in_work_only():
     for name, each in reproduce.EXPERIMENTS.items():
-        quick, usual, full = (each.pieces(Options(size)) for size in (0, 1, 2))
+        quick, usual, full = (each.jobs(Options(size)) for size in (0, 1, 2))
         assert len(quick) <= len(usual) <= len(full), name
-        assert {piece.function for piece in quick} == {piece.function for piece in full}
+        assert {job.function for job in quick} == {job.function for job in full}
 
 
 # -- the parts of experiments that nothing else tests ------------------------------------------------------------------
@@ -122,39 +123,114 @@ def test_the_crossing_is_none_where_there_is_none():
     assert scaling.crossing(high, low) is None
 
 
+def test_a_ratio_has_the_interval_that_it_should():
+    """Of ratios of medians of five lognormal times, some 95% of intervals hold the true one, 3."""
+    rng = np.random.default_rng(0)
+    draws = [(3.0 * np.exp(0.1 * rng.standard_normal(5)), np.exp(0.1 * rng.standard_normal(5))) for _ in range(300)]
+    ratios = [show.ratio(above.tolist(), below.tolist()) for above, below in draws]
+    inside = np.mean([each.low <= 3.0 <= each.high for each in ratios])
+    assert 0.88 < inside <= 1.0
+    assert all(each.low <= each.value <= each.high for each in ratios)
+
+
+def test_a_share_is_paired():
+    base = np.random.default_rng(1).uniform(1.0, 9.0, 40)
+    middle, half = show.share((0.6 * base).tolist(), base.tolist())
+    assert (middle, half) == (pytest.approx(60.0), pytest.approx(0.0, abs=1e-9))
+
+
+def test_a_method_has_one_colour():
+    for family in (["fLinUCB-GD", "fRLS-GD", "fPEGE-GD", "fPEGE-GD, printed step"], ["fRLS-SAG", "fLinUCB-SAG"],
+                   ["SAGA", "SAGA, diagonal widths"], ["LinUCB", "PEGE", "inversion"]):  # fmt: skip
+        assert len({show.colour(name) for name in family}) == 1
+    assert (
+        len({show.colour(name) for name in ("fRLS-GD", "fRLS-SVRG", "fRLS-SAG", "SAGA", "CD", "LinUCB", "random")}) == 7
+    )
+
+
+def test_pieces_of_a_day_have_one_pool_each_and_hold_its_first_lines():
+    lines = 3000
+    pieces = list(replays.pieces_of(replays.day_of(4000, 1, 2, ""), lines))
+    assert sum(map(len, pieces)) == lines
+    assert all(len(set(piece.pool.tolist())) == 1 and len(piece) <= replays.PIECE for piece in pieces)
+    whole = np.concatenate([block.shown for block in replays.day_of(4000, 1, 2, "")])
+    np.testing.assert_array_equal(np.concatenate([piece.shown for piece in pieces]), whole[:lines])
+
+
+@pytest.mark.parametrize("policy", ["SAGA, diagonal widths", "SAGA, one model an article"])
+def test_a_piece_is_played_as_choose_and_learn_would(policy):
+    """Both kinds of rewards: of every arm, and of the one that was shown."""
+    pieces = list(replays.pieces_of(replays.day_of(400, 3, 2, ""), 60))
+    rng = np.random.default_rng(0)
+    for all_known in (True, False):
+        fast, slow = (replays.POLICIES[policy](5) for _ in range(2))
+        for piece in pieces:
+            arms, count = replays.Arms(piece), len(replays.Arms(piece).ids)
+            rewards = rng.random((len(piece), count)) if all_known else piece.reward
+            chosen = arms.play(fast, rewards, None if all_known else piece.shown)
+            for i, k in enumerate(chosen):
+                article = "article" in policy
+                rows = arms.users[[i]] if article else arms.pairs[i * count : (i + 1) * count]
+                ids = {"ids": arms.ids} if article else {}
+                assert slow.choose(rows, **ids) == k
+                if all_known or k == piece.shown[i]:
+                    slow.learn(rows, float(rewards[i, k] if all_known else rewards[i]), arm=int(k), **ids)
+
+
+def test_a_log_is_replayed_and_counts_the_lines_that_match(tmp_path):
+    from driftls.logs import synthetic_day
+
+    path = tmp_path / "day.gz"
+    synthetic_day(lines=900, seed=4).write(path)
+    told = ctr.score(lines=10**9, seed=0, day=2, log=str(path))
+    assert 5 < told["rounds"] < 90
+    assert set(replays.POLICIES) < set(told)
+    assert runtimes.spent(lines=300, seed=0, day=2, log=str(path))["times"].keys() == set(runtimes.METHODS)
+
+
 # -- the whole page, from little work ----------------------------------------------------------------------------------
 
-LITTLE = {"rows": 400, "lines": 200, "rounds": 1500, "runs": 4, "seconds": 0.0, "phases": 1}
+LITTLE = {"rows": 400, "lines": 200, "rounds": 1500, "runs": 4, "seconds": 0.0, "phases": 2, "repeats": 2}
 
 
 def little_page(folder):
-    """Every experiment with all its pieces, each as small as it can be."""
+    """Every experiment with all its jobs, each as small as it can be."""
     options = Options(size=0, seed=1)
-    pieces = {
+    jobs = {
         name: [
-            piece._replace(arguments={key: LITTLE.get(key, value) for key, value in piece.arguments.items()})
-            for piece in each.pieces(options)
-            if piece.arguments.get("seed", 1) < 3  # two seeds are enough for an interval
+            job._replace(arguments={key: LITTLE.get(key, value) for key, value in job.arguments.items()})
+            for job in each.jobs(options)
+            if job.arguments.get("seed", 1) < 3  # two seeds are enough for an interval
         ]
         for name, each in reproduce.EXPERIMENTS.items()
     }
-    data = work.do(pieces, folder, 1, lambda *_: None)
+    data = work.do(jobs, folder, 1, lambda *_: None)
     return report.Page("Little", "", [each.show(options, data[name]) for name, each in reproduce.EXPERIMENTS.items()])
 
 
 def test_every_part_of_the_paper_has_its_place(tmp_path, little):
-    names = [section.name for section in little.sections]
-    assert names == list(reproduce.EXPERIMENTS)
-    assert all(section.found and section.text and section.items for section in little.sections)
+    assert [section.name for section in little.sections] == list(reproduce.EXPERIMENTS)
+    assert all(section.text and section.items for section in little.sections)
+    assert all(section.claims for section in little.sections if section.name != "settings")
     items = [item.name for section in little.sections for item in section.items]
     assert len(items) == len(set(items))
     assert {"tracking-absolute", "tracking-relative", "tracking-ours", "run-times-paper", "ctr-share"} < set(items)
+    assert all(figure.caption for figure in little.figures)
     text = report.html(little)
     for printed in ("1,367,018", "1,717,997", "4,933", "6,474", "81,818", "107,386", "44,504", "55,630", "75%"):
         assert printed in text
-    assert "nan" not in "".join(section.found for section in little.sections)
     files = report.write(little, tmp_path / "r.md", format="md")
-    assert len(files) == 1 + 2 * len(little.figures)
+    assert len(files) == 1 + len(little.figures)
+
+
+def test_findings_are_short_sentences_with_a_number_and_its_interval(little):
+    findings = [finding for section in little.sections for finding in section.findings]
+    assert 3 <= len(findings) <= 5
+    for finding in findings:
+        assert len(finding.text.split()) <= 25, finding.text
+        assert finding.text.endswith(".")
+        assert "nan" not in finding.text
+        assert re.search(r"\d ± \d|\d \(-?[\d.,]+ to [\d.,]+\)", finding.text), finding.text
 
 
 # -- a run, as a user runs it ------------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from driftls.errors import InputError, SettingsError
-from driftls.logs import Block, SyntheticDay, synthetic_day
-from driftls.logs.visitors import MOST_RARE, aggregates, make_visitors
-from driftls.logs.yahoo import r6b_text
+from driftls.logs import Block, SyntheticDay, read, synthetic_day
+from driftls.logs.synthetic.text import r6b_text
+from driftls.logs.synthetic.users import MOST_RARE, aggregates, user_kinds
 
 ERRORS = 4.5
 LINES = 40_000
@@ -96,7 +96,7 @@ def test_rare_features_are_few_rare_and_all_there(has: NDArray[np.bool_]) -> Non
     assert not has[anonymous][:, rare].any()
     profile = has[~anonymous][:, rare]
     # A Poisson number of draws splits into independent Poisson numbers, one an id.
-    chance = 1 - np.exp(-1.5 * np.diff(make_visitors(0.0, 1.5).rare_cdf, prepend=0.0))
+    chance = 1 - np.exp(-1.5 * np.diff(user_kinds(0.0, 1.5).rare_cdf, prepend=0.0))
     assert np.all(np.abs(profile.mean(0) - chance) <= binomial(chance, len(profile)))
     assert has[:, rare].mean(0).max() < 0.1
     assert profile.any(0).all()
@@ -295,28 +295,25 @@ def test_a_written_day_has_the_same_bytes_each_time_and_no_half_file(tmp_path: P
     assert {path.name for path in tmp_path.iterdir()} == {"a.gz", "b.gz", "c"}
 
 
-def test_the_truth_goes_to_a_side_file_and_changes_no_line(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="the side file is Parquet")
+def test_a_parquet_file_holds_the_truth_beside_the_lines(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
     day, heard = synthetic_day(lines=300, seed=5), []
-    day.write(tmp_path / "with.gz", truth=tmp_path / "truth.parquet", progress=heard.append)
-    day.write(tmp_path / "without.gz")
-    assert (tmp_path / "with.gz").read_bytes() == (tmp_path / "without.gz").read_bytes()
-    rows = parquet.read_table(tmp_path / "truth.parquet").to_pylist()
-    events = [{"time": e.time, "arms": e.arms.tolist(), "truth": list(e.truth)} for e in next(day.blocks(truth=True))]
-    assert rows == events
+    day.write(tmp_path / "day.parquet", progress=heard.append)
+    assert Block.join(read(tmp_path / "day.parquet").blocks()) == next(day.blocks(truth=True))
     assert heard == [300]
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = next(synthetic_day(lines=10).blocks(truth=True))
 
-    def broken(self: SyntheticDay, truth: bool) -> Iterator[Block]:
+    def broken(self: SyntheticDay, size: int = 10, truth: bool = False) -> Iterator[Block]:
         yield first
         raise KeyboardInterrupt
 
     monkeypatch.setattr(SyntheticDay, "blocks", broken)
-    with pytest.raises(KeyboardInterrupt):
-        synthetic_day(lines=20).write(tmp_path / "day.gz", truth=tmp_path / "truth.parquet")
+    for name in ("day.gz", "day.parquet"):
+        with pytest.raises(KeyboardInterrupt):
+            synthetic_day(lines=20).write(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 

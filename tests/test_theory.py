@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from driftls import theory
 from driftls.errors import InputError, SettingsError
+from driftls.paper import theory
 
 SEEDS, ROUNDS, DELTA = 400, 2000, 0.1
 AT = (60, 120, 250, 500, 1000, 2000)

@@ -2,22 +2,82 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import naive
-from driftls import paper, ridge
-from driftls.errors import InputError, SettingsError
+from driftls import ridge
+from driftls.draws import Draws
+from driftls.errors import CorruptFileError, SettingsError
 from driftls.history import Growing, Reservoir, Window
-from driftls.kernels import phi
-from driftls.policies import EnsembleTS, LinTS, LinUCB, Policy
+from driftls.inputs import Stage, as_rows
+from driftls.kernels import parts
 from driftls.schedules import Power
-from driftls.trackers import CD, RLS, SAGA, Diagonal
-from driftls.widths import DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
+from driftls.trackers import CD, GD, OLS, RLS, SAGA, Diagonal
+from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
 DIM, ROWS, ARMS, SEED, RIDGE = 6, 60, 5, 3, 0.7
 each_layout = pytest.mark.parametrize("layout", ["dense", "sparse"])
+
+
+class Model:
+    """A tracker and a width, driven part by part as a policy drives them."""
+
+    def __init__(self, tracker, width, *, sparse=False, slots=0, seed=SEED):
+        self.tracker, self.width, self.draws = tracker, width, Draws(seed, 4096)
+        if tracker.sparse is None:
+            tracker.start(sparse)
+        self.state = width.open(tracker, self.draws, slots)
+        self.stage = Stage(tracker.dim)
+        self.stage.start(sparse)
+
+    def call(self, name, i=0, n=0, out=0, x=0.0):
+        address = self.state.frame[name]
+        if not address:
+            return 0.0
+        self.draws.ready(self.width.draws(self.tracker.dim))
+        given = self.tracker.frame.address, self.state.frame.address, self.stage.frame.address, i, n, out, x
+        if parts.INTERPRET:
+            return parts.call(address, *given)
+        kinds = [*[ctypes.c_int64] * 6, ctypes.c_double]
+        return ctypes.CFUNCTYPE(ctypes.c_double, *kinds)(address)(*given)
+
+    def take(self, arms):
+        return self.stage.take(as_rows(arms, self.tracker.dim))
+
+    def offer(self, arms, slots):
+        """New arms, or arms that may have changed, get their slots; then a round begins."""
+        self.take(arms)
+        for k, slot in enumerate(slots):
+            if not self.state.arrays["live"][slot] or self.call("same", k, slot) == 0.0:
+                self.call("open", k, slot)
+        self.call("begin")
+
+    def learn(self, X, y, slots=None):
+        """Row after row; slots: of the arms that they are."""
+        for n in range(len(y)):
+            x = X[[n]]
+            self.tracker.partial_fit(x, y[n : n + 1])
+            self.take(x)
+            self.stage.y[0] = y[n]
+            if self.call("enter", 0, -1 if slots is None else int(slots[n])):
+                self.state.attend()
+
+    def widths2(self, arms, slots=None):
+        count = self.take(arms)
+        return np.array([self.call("width2", k, -1 if slots is None else int(slots[k])) for k in range(count)])
+
+    def scores(self, arms, slots=None, kappa=1.0):
+        out, given = np.zeros(self.take(arms)), np.array([] if slots is None else slots, dtype=np.int64)
+        self.stage.frame["slots"] = 0 if slots is None else given
+        try:
+            self.call("score", 0, out.size, parts.address_of(out), kappa)
+        finally:
+            self.stage.frame["slots"] = 0
+        return out
 
 
 def unit_rows(count, layout="dense", seed=0):
@@ -35,8 +95,8 @@ def as_layout(X, layout):
 
 
 def uniforms(skip=0):
-    """The chance of LinUCB(seed=SEED), from a place on."""
-    return iter(np.random.default_rng(SEED).spawn(2)[0].random(5000)[skip:])
+    """What a Model draws, from a place on."""
+    return iter(np.random.default_rng(SEED).random(5000)[skip:])
 
 
 def problem(layout):
@@ -48,101 +108,88 @@ def saga(**settings):
     return SAGA(DIM, steps=2, regularisation=ridge(RIDGE), seed=1, **settings)
 
 
-def learn(policy, X, y, layout="dense"):
-    matrix = as_layout(X, layout)
-    for n in range(len(y)):
-        policy.learn(matrix[[n]] if layout == "sparse" else X[n], y[n])
+def exact(X, arms):
+    return np.array([naive.exact_width2(x, naive.gram(X, RIDGE)) for x in arms])
 
 
-def assert_widths(policy, arms, ids, expected2, layout, tolerance=1e-10):
-    found = policy.widths(as_layout(arms, layout), ids=ids)
-    np.testing.assert_allclose(found**2, expected2, rtol=0, atol=tolerance)
+def close(found, expected, tolerance=1e-10):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
-# -- against the oracle ----------------------------------------------------------------------------------------------
+# -- phi against the oracle ------------------------------------------------------------------------------------------
 
 
 @each_layout
 @pytest.mark.parametrize("method", ["printed", "gd"])
 def test_phi_equals_the_oracle_for_early_and_late_arms(method, layout):
     X, arms, y = problem(layout)
-    steps, late = 2, 25
-    tracker = paper.frls_gd(DIM, seed=1) if method == "printed" else saga()
-    policy = LinUCB(tracker=tracker, width=PhiWidth(steps, method=method), kappa=1.0, seed=SEED)
-    lent = naive.Phis(DIM, 0.3, RIDGE, steps, uniforms(steps))  # the rows are no arms: of these only `open` is lent
+    steps, late, gamma = 2, 25, Power(1.0, 100.0, 1.0)
+    tracker = GD(DIM, step_size=gamma, averaging=None, seed=1) if method == "printed" else saga()
+    model = Model(tracker, PhiWidth(steps, method=method), sparse=layout == "sparse", slots=ARMS)
 
-    def oracle(x, n, stream, n0=0, phi=None):
+    def oracle(x, stream, n0=0):
         if method == "printed":
-            return naive.phi_printed(x, X[:n], stream, naive.schedule(1.0, 100.0, 1.0), steps=steps, n0=n0)[-1]
-        return naive.phi_regularised(x, X[:n], stream, 0.3, RIDGE, steps, n0=n0, phi=phi)[-1]
+            return naive.phi_printed(x, X, stream, gamma, steps=steps, n0=n0)[-1]
+        return naive.phi_regularised(x, X, stream, 0.3, RIDGE, steps, n0=n0)[-1]
 
-    policy.choose(as_layout(arms[:3], layout), ids=[0, 1, 2])  # reads its picks, then each row reads its own
-    for x in arms[:3]:
-        lent.open(x)
-    learn(policy, X[:late], y[:late], layout)
-    lent.phis = np.array([oracle(x, late, uniforms(steps)) for x in arms[:3]])
-    early = [naive.phi_width2(x, phi) for x, phi in zip(arms, lent.phis)]
-    assert_widths(policy, arms[:3], [0, 1, 2], early, layout)
-    policy.choose(as_layout(arms[2:], layout), ids=[2, 3, 4])
-    for x in arms[3:]:
-        lent.open(x)
-    learn(policy, X[late:], y[late:], layout)
-    # the early ones read on past the picks of the second choice
-    skipped = [u for i, u in enumerate(uniforms()) if not steps * (late + 1) <= i < steps * (late + 2)]
-    phis = [oracle(x, ROWS, iter(skipped[steps:])) for x in arms[:3]]
-    for x, start in zip(arms[3:], lent.phis[3:]):
-        phis.append(oracle(x, ROWS, uniforms(steps * (late + 2)), late, start if layout == "dense" else None))
-    expected = [naive.phi_width2(x, phi) for x, phi in zip(arms, phis)]
-    assert_widths(policy, arms, list(range(ARMS)), expected, layout)
+    given = as_layout(X, layout)
+    model.offer(as_layout(arms[:3], layout), [0, 1, 2])  # reads its draws for cold arms, then each row reads its own
+    model.learn(given[:late], y[:late])
+    model.offer(as_layout(arms[2:], layout), [2, 3, 4])
+    model.learn(given[late:], y[late:])
+    # the early ones read on past the draws of the second round
+    read = [u for i, u in enumerate(uniforms()) if not steps * (late + 1) <= i < steps * (late + 2)]
+    phis = [oracle(x, iter(read[steps:])) for x in arms[:3]]
+    phis += [oracle(x, uniforms(steps * (late + 2)), late) for x in arms[3:]]
+    expected = np.array([naive.phi_width2(x, phi) for x, phi in zip(arms, phis)])
+    given = as_layout(arms, layout)
+    close(model.widths2(given, range(ARMS)), expected)  # no row is an arm: all are in doubt anew with every row
+    np.testing.assert_allclose(
+        model.scores(given, range(ARMS), 0.4),
+        arms @ tracker.theta + 0.4 * np.sqrt(model.widths2(given, range(ARMS))),
+        atol=1e-12,
+    )
 
 
-@pytest.mark.parametrize("history", [Growing(), Reservoir(15)], ids=["growing", "reservoir"])
+@pytest.mark.parametrize("history", [Growing, lambda: Reservoir(15)], ids=["growing", "reservoir"])
 def test_phi_is_exact_while_every_row_is_an_arm_that_is_kept(history):
     arms, pulls = unit_rows(12, seed=4), np.random.default_rng(2).integers(0, 12, size=ROWS)
-    policy = LinUCB(tracker=saga(history=history), width=PhiWidth(2), kappa=1.0, seed=SEED)
-    rows = []
+    model = Model(saga(history=history()), PhiWidth(2), slots=12)
     for n, k in enumerate(pulls):
-        pool = arms[: 3 + n // 5]  # a new arm every fifth round: at first there are too few to span the space
-        ids = list(range(len(pool)))
-        policy.choose(pool, ids=ids)
-        if rows:
-            assert_widths(policy, pool, ids, exact(np.array(rows), pool), "dense")
-        policy.learn(pool, 1.0, arm=int(k) % len(pool), ids=ids)
-        rows.append(pool[k % len(pool)])
+        model.offer(arms, range(12))
+        if n:
+            close(model.widths2(arms, range(12)), exact(arms[pulls[:n]], arms))
+        model.learn(arms[[k]], np.ones(1), [k])
+    assert not model.state.arrays["doubts"].any()
 
 
-def test_phi_equals_the_oracle_where_arms_go_and_rows_are_no_arms():
-    """Sixteen places for arms of thirty features: what was learned of an arm that went is not there for the next."""
+def test_phi_equals_the_oracle_where_arms_come_and_go_and_rows_are_no_arms():
     rng, dim = np.random.default_rng(6), 30
     arms, others = rng.normal(size=(2, 60, dim)) / np.sqrt(dim)
-    tracker = SAGA(dim, steps=1, regularisation=ridge(RIDGE), seed=1)
-    policy = LinUCB(tracker=tracker, width=PhiWidth(2), kappa=1.0, forget_after=0, seed=SEED)
-    chance, largest, names, doubted = uniforms(), 0.0, {}, 0
+    model = Model(SAGA(dim, steps=1, regularisation=ridge(RIDGE), seed=1), PhiWidth(2), slots=8)
+    chance, largest, names, doubted = uniforms(), 0.0, [], 0  # names: in the oracle's order, that in which arms came
     oracle = naive.Phis(dim, None, RIDGE, 2, chance)
     for n in range(120):
-        pool = list(range(n // 3, n // 3 + 8))
-        policy.choose(arms[pool], ids=pool)
-        next(chance), next(chance)  # the picks for arms without ids
-        for name in pool:
-            slot = policy._slot_of[name]
-            if names.get(slot) != name:
-                if slot in names:
-                    oracle.drop(list(names).index(slot))
-                    del names[slot]
-                names[slot] = name
-                oracle.open(arms[name])
-        at = [list(names.values()).index(name) for name in pool]
+        pool = list(range(n // 12, n // 12 + 8))
+        slots = [name % 8 for name in pool]
+        for name in [name for name in names if name not in pool]:
+            oracle.drop(names.index(name))
+            names.remove(name)
+            model.state.drop(name % 8)
+        for name in [name for name in pool if name not in names]:
+            oracle.open(arms[name])
+            names.append(name)
+        model.offer(arms[pool], slots)
+        next(chance), next(chance)  # for arms without ids
+        at = [names.index(name) for name in pool]
         expected = [naive.phi_width2(arms[name], oracle.phis[k]) for name, k in zip(pool, at)]
-        assert_widths(policy, arms[pool], pool, expected, "dense")
-        doubted += sum(oracle.doubts[at] > 0.0)
+        close(model.widths2(arms[pool], slots), expected)
+        doubted += int((oracle.doubts > 0.0).sum())
         k, odd = int(rng.integers(8)), n in (90, 95)
         x = others[n - 90] if odd else arms[pool[k]]
         largest = max(largest, x @ x)
         oracle.g = 0.3 / largest
-        if odd:
-            policy.learn(x, 1.0)
-        else:
-            policy.learn(arms[pool], 1.0, arm=k, ids=pool)
+        model.learn(x[None], np.ones(1), None if odd else slots[k : k + 1])
         oracle.enter(x, None if odd else at[k])
     assert 100 < doubted < 8 * 120 - 100  # both kinds were met
 
@@ -151,207 +198,294 @@ def test_phi_equals_the_oracle_where_arms_go_and_rows_are_no_arms():
 def test_phi_takes_steps_of_one_length_over_a_window_and_for_sparse_rows(layout):
     arms, pulls = unit_rows(ARMS, "sparse", 2), np.random.default_rng(2).integers(0, ARMS, size=ROWS)
     tracker = saga(history=Window(15)) if layout == "window" else saga()
-    policy = LinUCB(tracker=tracker, width=PhiWidth(2), kappa=1.0, seed=SEED)
-    given, ids, phis = as_layout(arms, layout), list(range(ARMS)), arms / RIDGE
-    policy.choose(given, ids=ids)
+    model = Model(tracker, PhiWidth(2), sparse=layout == "sparse", slots=ARMS)
+    given, phis = as_layout(arms, layout), arms / RIDGE
+    model.offer(given, range(ARMS))
     chance = uniforms(2)
     for n, k in enumerate(pulls, 1):
-        policy.learn(given, 1.0, arm=int(k), ids=ids)
+        model.learn(given[[k]], np.ones(1), [k])
         held = arms[pulls[:n]]
         if layout == "window" and n > 15:  # a new row takes the place of the oldest
             held = np.array([held[i + (n - 1 - i) // 15 * 15] for i in range(15)])
         for _ in range(2):
             x_i = held[int(next(chance) * len(held))]
             phis = phis + 0.3 * (arms / len(held) - (phis @ x_i)[:, None] * x_i - RIDGE * phis / len(held))
-    assert_widths(policy, arms, ids, np.maximum(0.0, (arms * phis).sum(axis=1)), layout)
+    close(model.widths2(given, range(ARMS)), np.maximum(0.0, (arms * phis).sum(axis=1)))
 
 
 def test_a_row_that_is_not_what_its_arm_was_brings_doubt():
     arms = unit_rows(ARMS, seed=2)
-    policy = LinUCB(tracker=saga(), width=PhiWidth(2), kappa=1.0, seed=SEED)
-    policy.choose(arms, ids=list(range(ARMS)))
-    policy.learn(arms, 1.0, arm=1, ids=list(range(ARMS)))
-    assert not policy._width.doubts.any()
-    policy.learn(2.0 * arms, 1.0, arm=1, ids=list(range(ARMS)))
-    assert (policy._width.doubts[:ARMS] > 0.9).all()
+    model = Model(saga(), PhiWidth(2), slots=ARMS)
+    model.offer(arms, range(ARMS))
+    model.learn(arms[[1]], np.ones(1), [1])
+    assert not model.state.arrays["doubts"].any()
+    model.learn(2.0 * arms[[1]], np.ones(1), [1])
+    assert (model.state.arrays["doubts"] > 0.9).all()
 
 
 @each_layout
-def test_an_arm_without_an_id_takes_its_steps_from_the_diagonal_s_guess(layout):
+@pytest.mark.parametrize("method", ["gd", "printed"])
+def test_an_arm_without_a_slot_takes_its_steps_afresh(method, layout):
     X, arms, y = problem(layout)
-    policy = LinUCB(tracker=saga(), width=PhiWidth(3), kappa=1.0, seed=SEED)
-    learn(policy, X, y, layout)
-    policy.choose(as_layout(arms, layout))
-    guess = arms / np.diag(naive.gram(X, RIDGE))
-    expected = [
-        naive.phi_width2(x, naive.phi_regularised(x, X, uniforms(3 * ROWS), 0.3, RIDGE, 3, n0=ROWS - 1, phi=start)[-1])
-        for x, start in zip(arms, guess)
-    ]
-    assert_widths(policy, arms, None, expected, layout)
+    gamma = Power(1.0, 100.0, 1.0)
+    tracker = GD(DIM, step_size=gamma, averaging=None, seed=1) if method == "printed" else saga()
+    model = Model(tracker, PhiWidth(3, method=method), sparse=layout == "sparse")
+    model.learn(as_layout(X, layout), y)
+    given = as_layout(arms, layout)
+    model.offer(given, [])
+    guess, expected = arms / np.diag(naive.gram(X, RIDGE)), []
+    for x, start in zip(arms, guess):
+        if method == "printed":
+            phi = naive.phi_printed(x, X, uniforms(3 * ROWS), gamma, steps=3, n0=ROWS - 1)[-1]
+        else:
+            phi = naive.phi_regularised(x, X, uniforms(3 * ROWS), 0.3, RIDGE, 3, n0=ROWS - 1, phi=start)[-1]
+        expected.append(naive.phi_width2(x, phi))
+    for _ in range(2):  # asking changes nothing
+        close(model.widths2(given), expected)
 
 
-@pytest.mark.parametrize("history", [Window(15), Reservoir(15)], ids=["window", "reservoir"])
-def test_phi_counts_the_rows_of_a_window_and_all_rows_of_a_reservoir(history):
+@pytest.mark.parametrize("kind", [Window, Reservoir])
+def test_phi_counts_the_rows_of_a_window_and_all_rows_of_a_reservoir(kind):
     X, arms, y = problem("dense")
-    policy = LinUCB(tracker=saga(history=history), width=PhiWidth(2), kappa=1.0, seed=SEED)
-    policy.choose(arms, ids=list(range(ARMS)))
+    history = kind(15)
+    model = Model(saga(history=history), PhiWidth(2), slots=ARMS)
+    model.offer(arms, range(ARMS))
     chance, phis = uniforms(2), arms / RIDGE
     for n in range(1, ROWS + 1):
-        learn(policy, X[n - 1 : n], y[n - 1 : n])
-        held = np.array(history.rows.X[: len(history)])
-        count = len(held) if isinstance(history, Window) else n
+        model.learn(X[n - 1 : n], y[n - 1 : n])
+        held = history.matrix()[0]
+        count = len(held) if kind is Window else n
         for _ in range(2):
             x_i = held[int(next(chance) * len(held))]
             phis = phis + 0.3 * (arms / count - (phis @ x_i)[:, None] * x_i - RIDGE * phis / count)
-    assert_widths(policy, arms, list(range(ARMS)), np.maximum(0.0, (arms * phis).sum(axis=1)), "dense")
+    close(model.widths2(arms, range(ARMS)), np.maximum(0.0, (arms * phis).sum(axis=1)))
 
 
 @each_layout
-def test_phi_by_coordinate_descent_equals_the_oracle(layout):
+def test_phi_survives_any_number_of_halvings(layout):
+    """A large ridge holds the steps at n/(2 ridge), and each halves phi: the scalars would underflow."""
+    X, arms, _ = problem(layout)
+    total, steps = 1e6, 450
+    tracker = SAGA(DIM, steps=1, regularisation=ridge(total), seed=1)
+    model = Model(tracker, PhiWidth(steps), sparse=layout == "sparse", slots=1)
+    given, chance = as_layout(arms, layout), uniforms(steps)
+    model.offer(given[[0]], [0])
+    phi = arms[0] / total
+    cold = arms[1] / (total + np.square(X[:2]).sum(axis=0))
+    for n in (1, 2):
+        model.learn(as_layout(X[[n - 1]], layout), np.ones(1))
+        for _ in range(steps):
+            x_i = X[int(next(chance) * n)]
+            phi = phi + 0.5 * n / total * (arms[0] / n - (phi @ x_i) * x_i - total * phi / n)
+    model.offer(given[[0]], [0])
+    for _ in range(steps):
+        x_i = X[int(next(chance) * 2)]
+        cold = cold + 1.0 / total * (arms[1] / 2 - (cold @ x_i) * x_i - total * cold / 2)
+    found = model.widths2(given[[0, 1]], [0, -1])
+    np.testing.assert_allclose(found, [arms[0] @ phi, arms[1] @ cold], rtol=1e-10)
+
+
+def test_negative_widths_are_clamped_and_counted():
+    X, _, y = problem("dense")
+    arms, clamped = unit_rows(40, seed=8), 0
+    model = Model(saga(), PhiWidth(8, scale=1.9), slots=40)
+    model.offer(arms, range(40))
+    for n in range(ROWS):
+        model.learn(X[n : n + 1], y[n : n + 1])
+        P, Q, U = (model.state.arrays[name] for name in ("P", "Q", "phi"))
+        squares = np.einsum("kd,kd->k", arms, P[:, None] * U + Q[:, None] * arms)
+        clamped += int((squares < 0.0).sum())
+        close(model.widths2(arms, range(40)), np.maximum(squares, 0.0))
+    assert clamped > 0
+    assert model.state.frame["clamped"] == clamped
+
+
+# -- phi by coordinate descent ---------------------------------------------------------------------------------------
+
+
+@each_layout
+@pytest.mark.parametrize("own", [False, True], ids=["tracker", "own"])
+def test_phi_by_coordinate_descent_equals_the_oracle(own, layout):
     X, arms, y = problem(layout)
-    policy = LinUCB(tracker=CD(DIM, regularisation=ridge(RIDGE)), width=PhiWidth(2, method="cd"), kappa=1.0, seed=SEED)
-    ids = list(range(ARMS))
-    policy.choose(as_layout(arms, layout), ids=ids)
+    tracker = saga() if own else CD(DIM, regularisation=ridge(RIDGE))
+    model = Model(tracker, PhiWidth(2, method="cd"), sparse=layout == "sparse", slots=ARMS + 3)
+    rows, given = as_layout(X, layout), as_layout(arms, layout)
+    model.offer(given, range(ARMS))
     for n in range(1, ROWS + 1):
-        learn(policy, X[n - 1 : n], y[n - 1 : n], layout)
+        model.learn(rows[[n - 1]], y[n - 1 : n])
         M = naive.gram(X[:n], RIDGE)
         if n in (1, 7, ROWS):
             phis = [naive.phi_cd(x, X[:n], RIDGE, steps=2)[-1] for x in arms]
-            assert_widths(policy, arms, ids, [naive.phi_cd_width2(x, M, p) for x, p in zip(arms, phis)], layout)
+            close(model.widths2(given, range(ARMS)), [naive.phi_cd_width2(x, M, p) for x, p in zip(arms, phis)])
     # a new arm is solved for until its residual is 1e-4 of it: the width is off by the square of that
     late = unit_rows(3, layout, 7)
-    policy.choose(as_layout(late, layout), ids=["x", "y", "z"])
-    exact = [naive.exact_width2(x, M) for x in late]
-    assert_widths(policy, late, ["x", "y", "z"], exact, layout, tolerance=1e-7)
+    model.offer(as_layout(late, layout), range(ARMS, ARMS + 3))
+    close(model.widths2(as_layout(late, layout), range(ARMS, ARMS + 3)), exact(X, late), 1e-7)
+    close(model.widths2(given), [naive.diagonal_width2(x, M) for x in arms])
 
 
-def test_phi_by_coordinate_descent_keeps_its_residual_under_a_discount():
+@pytest.mark.parametrize("own", [False, True], ids=["tracker", "own"])
+def test_phi_by_coordinate_descent_keeps_its_residual_under_a_discount(own):
     X, arms, y = problem("dense")
-    tracker = CD(DIM, regularisation=ridge(RIDGE), discount=0.9)
-    policy = LinUCB(tracker=tracker, width=PhiWidth(method="cd"), kappa=1.0)
-    policy.choose(arms, ids=list(range(ARMS)))
-    learn(policy, X, y)
+    tracker = (Diagonal if own else CD)(DIM, regularisation=ridge(RIDGE), discount=0.9)
+    model = Model(tracker, PhiWidth(method="cd"), slots=ARMS)
+    model.offer(arms, range(ARMS))
+    model.learn(X, y)
     M = naive.moments(X, y, range(ROWS), 0.9)[0] + RIDGE * np.eye(DIM)
-    phi, residual = policy._width.phi[:ARMS], policy._width.residual[:ARMS]
+    phi, residual = model.state.arrays["phi"], model.state.arrays["residual"]
     np.testing.assert_allclose(residual, arms - phi @ M, atol=1e-12)
+
+
+# -- exact and diagonal ----------------------------------------------------------------------------------------------
 
 
 @each_layout
 def test_exact_widths_equal_the_oracle(layout):
     X, arms, y = problem(layout)
-    policy = LinUCB(tracker=RLS(DIM, regularisation=ridge(RIDGE)), width=ExactWidth(), kappa=1.0)
-    learn(policy, X, y, layout)
-    expected = [naive.exact_width2(x, naive.gram(X, RIDGE)) for x in arms]
-    assert_widths(policy, arms, None, expected, layout)
+    model = Model(RLS(DIM, regularisation=ridge(RIDGE)), ExactWidth(), sparse=layout == "sparse")
+    model.learn(as_layout(X, layout), y)
+    close(model.widths2(as_layout(arms, layout)), exact(X, arms))
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_a_tracker_without_an_inverse_gets_exact_widths_too(discount):
     X, arms, y = problem("dense")
-    policy = LinUCB(tracker=CD(DIM, regularisation=ridge(RIDGE), discount=discount), width=ExactWidth(), kappa=1.0)
-    learn(policy, X, y)
+    model = Model(CD(DIM, regularisation=ridge(RIDGE), discount=discount), ExactWidth())
+    model.learn(X, y)
     M = naive.moments(X, y, range(ROWS), discount)[0] + RIDGE * np.eye(DIM)
-    assert_widths(policy, arms, None, [naive.exact_width2(x, M) for x in arms], "dense")
+    close(model.widths2(arms), [naive.exact_width2(x, M) for x in arms])
+
+
+def test_many_dense_arms_are_scored_by_one_product():
+    rng = np.random.default_rng(0)
+    X, arms = rng.normal(size=(80, 40)) / 5.0, rng.normal(size=(70, 40)) / 5.0
+    model = Model(RLS(40, regularisation=ridge(RIDGE)), ExactWidth())
+    model.learn(X, X[:, 0])
+    assert model.state.frame["blas"] != 0
+    model.state.reserve(70)
+    M = naive.gram(X, RIDGE)
+    expected = arms @ model.tracker.theta + 0.4 * np.sqrt([naive.exact_width2(x, M) for x in arms])
+    close(model.scores(arms, kappa=0.4), expected)
 
 
 @each_layout
-def test_diagonal_widths_equal_the_oracle(layout):
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+def test_diagonal_widths_equal_the_oracle(discount, layout):
     X, arms, y = problem(layout)
-    policy = LinUCB(tracker=saga(), width=DiagonalWidth(), kappa=1.0)
-    learn(policy, X, y, layout)
-    expected = [naive.diagonal_width2(x, naive.gram(X, RIDGE)) for x in arms]
-    assert_widths(policy, arms, None, expected, layout)
+    tracker = Diagonal(DIM, regularisation=ridge(RIDGE), discount=discount)
+    model = Model(tracker, DiagonalWidth(), sparse=layout == "sparse")
+    model.learn(as_layout(X, layout), y)
+    A = naive.moments(X, y, range(ROWS), discount)[0]
+    for total in (RIDGE, 2.5):
+        model.state.set_ridge(total)
+        M = A + total * np.eye(DIM)
+        close(model.widths2(as_layout(arms, layout)), [naive.diagonal_width2(x, M) for x in arms])
+
+
+def test_the_ridge_of_other_widths_cannot_change():
+    with pytest.raises(SettingsError, match="cannot change"):
+        Model(saga(), PhiWidth()).state.set_ridge(2.0)
+    with pytest.raises(SettingsError, match="cannot change"):
+        Model(saga(), ExactWidth()).state.set_ridge(2.0)
+
+
+# -- samples ---------------------------------------------------------------------------------------------------------
 
 
 @each_layout
 def test_the_factor_of_exact_samples_stays_right(layout):
     X, arms, y = problem(layout)
-    policy = LinTS(DIM, regularisation=ridge(RIDGE), kappa=1.0, seed=0)
-    learn(policy, X, y, layout)
-    M = naive.gram(X, RIDGE)
-    factor = np.tril(policy._width.factor)
-    np.testing.assert_allclose(factor @ factor.T, M, atol=1e-12)
-    assert_widths(policy, arms, None, [naive.exact_width2(x, M) for x in arms], layout)
+    model = Model(RLS(DIM, regularisation=ridge(RIDGE)), SampleWidth(), sparse=layout == "sparse")
+    model.learn(as_layout(X, layout), y)
+    factor = model.state.arrays["factor"]
+    np.testing.assert_allclose(factor.T @ factor, naive.gram(X, RIDGE), atol=1e-12)
+    close(model.widths2(as_layout(arms, layout)), exact(X, arms))
 
 
 @each_layout
-def test_the_spread_of_an_ensemble_is_the_inverse(layout):
+def test_exact_samples_have_the_covariance_of_the_inverse_and_are_what_is_added(layout):
     X, arms, y = problem(layout)
-    members = 4000
-    policy = EnsembleTS(tracker=CD(DIM, regularisation=ridge(RIDGE)), members=members, steps=3 * DIM, kappa=1.0, seed=5)
-    learn(policy, X, y, layout)
-    exact = np.array([naive.exact_width2(x, naive.gram(X, RIDGE)) for x in arms])
-    found = policy.widths(as_layout(arms, layout)) ** 2
+    model, rounds = Model(RLS(DIM, regularisation=ridge(RIDGE)), SampleWidth(), sparse=layout == "sparse"), 4000
+    model.learn(as_layout(X, layout), y)
+    given, found = as_layout(arms, layout), np.zeros((rounds, ARMS))
+    for r in range(rounds):
+        model.call("begin")
+        found[r] = model.scores(given, kappa=2.0) - arms @ model.tracker.theta
+    np.testing.assert_allclose(found[-1], 2.0 * arms @ model.state.arrays["direction"], atol=1e-12)
     # the mean of M squares of normal numbers has a relative standard deviation of sqrt(2/M); five of them
-    np.testing.assert_allclose(found, exact, rtol=5.0 * np.sqrt(2.0 / members))
-    mean = policy._width.theta.mean(axis=0) @ arms.T
-    assert (np.abs(mean) < 5.0 * np.sqrt(exact / members)).all()
+    np.testing.assert_allclose((found**2).mean(axis=0), 4.0 * exact(X, arms), rtol=5.0 * np.sqrt(2.0 / rounds))
+
+
+def test_a_sample_is_solved_for_with_the_numbers_of_the_tape():
+    X, _, y = problem("dense")
+    model = Model(RLS(DIM, regularisation=ridge(RIDGE)), SampleWidth())
+    model.learn(X, y)
+    model.call("begin")
+    u = np.random.default_rng(SEED).random((DIM, 2))
+    z = np.sqrt(-2.0 * np.log(1.0 - u[:, 0])) * np.cos(2.0 * np.pi * u[:, 1])
+    L = np.linalg.cholesky(naive.gram(X, RIDGE))
+    np.testing.assert_allclose(model.state.arrays["direction"], np.linalg.solve(L.T, z), atol=1e-12)
+
+
+@each_layout
+@pytest.mark.parametrize("own", [False, True], ids=["tracker", "own"])
+def test_the_spread_of_an_ensemble_is_the_inverse(own, layout):
+    X, arms, y = problem(layout)
+    members = 2000
+    tracker = saga() if own else CD(DIM, regularisation=ridge(RIDGE))
+    model = Model(tracker, EnsembleWidth(members, steps=3 * DIM), sparse=layout == "sparse", seed=5)
+    model.draws = Draws(5, 2 * members + 1)
+    model.state.read(model.draws)
+    model.learn(as_layout(X, layout), y)
+    # the mean of M squares of normal numbers has a relative standard deviation of sqrt(2/M); five of them
+    found = model.widths2(as_layout(arms, layout))
+    np.testing.assert_allclose(found, exact(X, arms), rtol=5.0 * np.sqrt(2.0 / members))
+    mean = model.state.arrays["phi"].mean(axis=0) @ arms.T
+    assert (np.abs(mean) < 5.0 * np.sqrt(exact(X, arms) / members)).all()
+
+
+@each_layout
+def test_one_member_of_an_ensemble_is_drawn_a_round(layout):
+    X, arms, y = problem(layout)
+    model = Model(CD(DIM), EnsembleWidth(8), sparse=layout == "sparse")
+    model.learn(as_layout(X, layout), y)
+    members = set()
+    for _ in range(100):
+        model.call("begin")
+        member = model.state.frame["member"]
+        expected = arms @ (model.tracker.theta + 0.5 * model.state.arrays["phi"][member])
+        np.testing.assert_allclose(model.scores(as_layout(arms, layout), kappa=0.5), expected, atol=1e-12)
+        members.add(member)
+    assert members == set(range(8))
 
 
 def test_the_start_of_an_ensemble_s_members_is_not_discounted():
     """A direction that never comes keeps the spread of the prior, so that it can still be explored."""
-    policy = EnsembleTS(tracker=CD(2, discount=0.9), members=2000, steps=4, kappa=1.0, seed=5)
+    model = Model(CD(2, discount=0.9), EnsembleWidth(500, steps=4), seed=5)
     for _ in range(200):
-        policy.learn([1.0, 0.0], 1.0)
-    never = policy.widths([[0.0, 1.0]])[0] ** 2
-    assert abs(never - 1.0) < 5.0 * np.sqrt(2.0 / 2000)
-
-
-def test_an_ensemble_without_sampling_gives_widths():
-    X, arms, y = problem("dense")
-    policy = LinUCB(tracker=CD(DIM), width=EnsembleWidth(8), kappa=2.0, seed=1)
-    learn(policy, X, y)
-    np.testing.assert_allclose(policy.scores(arms), arms @ policy.theta + 2.0 * policy.widths(arms), atol=1e-12)
-    assert policy.probabilities(arms)[policy.choose(arms)] == policy.probability == 1.0
+        model.learn(np.array([[1.0, 0.0]]), np.ones(1))
+    never = model.widths2(np.array([[0.0, 1.0]]))[0]
+    assert abs(never - 1.0) < 5.0 * np.sqrt(2.0 / 500)
 
 
 # -- arms that come, change and go -----------------------------------------------------------------------------------
 
 
-def recurring(**settings):
-    tracker = CD(DIM, regularisation=ridge(RIDGE))
-    return LinUCB(tracker=tracker, width=PhiWidth(DIM, method="cd"), kappa=1.0, seed=SEED, **settings)
-
-
-def exact(X, arms):
-    return [naive.exact_width2(x, naive.gram(X, RIDGE)) for x in arms]
-
-
-def test_more_arms_than_slots_and_arms_that_come_back():
-    X, y = unit_rows(ROWS, seed=1), np.ones(ROWS)
-    arms = unit_rows(45, seed=4)
-    policy = recurring()
-    policy.choose(arms[:10], ids=list(range(10)))
-    learn(policy, X[:20], y[:20])
-    policy.choose(arms[10:], ids=np.arange(10, 45))
-    learn(policy, X[20:], y[20:])
-    assert len(policy._slot_of) == 45
-    assert policy._offered.size == 64
-    kept = policy._width.phi[policy._slot_of[3]].copy()
-    assert_widths(policy, arms, list(range(45)), exact(X, arms), "dense", tolerance=1e-4)
-    policy.choose(arms[:1], ids=[0])
-    np.testing.assert_array_equal(policy._width.phi[policy._slot_of[3]], kept)
-
-
-def test_an_arm_that_was_not_offered_is_dropped_when_its_place_is_needed():
-    arms = unit_rows(17, seed=4)
-    policy = recurring(forget_after=5)
-    policy.choose(arms[:16], ids=list(range(16)))
-    for _ in range(4):
-        policy.choose(arms[:2], ids=[0, 1])
-    policy.choose(arms[15:], ids=[15, 16])  # four rounds without them: not yet
-    assert len(policy._slot_of) == 17
-    policy = recurring(forget_after=5)
-    policy.choose(arms[:16], ids=list(range(16)))
-    for _ in range(5):
-        policy.choose(arms[:2], ids=[0, 1])
-    policy.choose(arms[15:], ids=[15, 16])  # 15 is back, and is not dropped for 16
-    assert set(policy._slot_of) == {0, 1, 15, 16}
-    assert policy._width.live.sum() == 4
-    assert policy._offered.size == 16
-    with pytest.raises(InputError, match="arm id 7 was never offered, or was dropped"):
-        policy.learn(arms[7:8], 1.0, arm=0, ids=[7])
-    policy.learn(arms[7], 1.0)  # without its id it can be learned all the same
+@each_layout
+@pytest.mark.parametrize("method", ["gd", "printed", "cd"])
+def test_more_slots_lose_nothing(method, layout):
+    X, arms, y = problem(layout)
+    found = []
+    for first in (2, 16):
+        tracker = GD(DIM, step_size=0.1, averaging=None, seed=1, regularisation=ridge(RIDGE))
+        model = Model(tracker, PhiWidth(2, method=method), sparse=layout == "sparse", slots=first)
+        model.offer(as_layout(arms[:2], layout), [0, 1])
+        model.learn(as_layout(X[:20], layout), y[:20])
+        model.state.grow(16)
+        model.offer(as_layout(arms[2:], layout), [2, 3, 4])
+        model.learn(as_layout(X[20:], layout), y[20:])
+        found.append(model.widths2(as_layout(arms, layout), range(ARMS)))
+    np.testing.assert_array_equal(*found)
 
 
 @each_layout
@@ -359,48 +493,124 @@ def test_an_arm_that_was_not_offered_is_dropped_when_its_place_is_needed():
 def test_an_id_that_comes_with_other_features_starts_afresh(method, layout):
     X, arms, y = problem(layout)
     tracker = saga() if method == "gd" else CD(DIM, regularisation=ridge(RIDGE))
-    policy = LinUCB(tracker=tracker, width=PhiWidth(2, method=method), kappa=1.0, seed=SEED)
-    policy.choose(as_layout(arms[:2], layout), ids=["a", "b"])
-    learn(policy, X, y, layout)
-    mixed = np.array([arms[0], arms[3]])
-    policy.choose(as_layout(mixed, layout), ids=["a", "b"])
-    fresh = policy.widths(as_layout(mixed, layout), ids=["other", "b"])
-    again = policy.widths(as_layout(mixed, layout), ids=["a", "new"])
-    assert policy.widths(as_layout(mixed, layout), ids=["a", "b"])[1] == fresh[1]
+    model = Model(tracker, PhiWidth(2, method=method), sparse=layout == "sparse", slots=3)
+    model.offer(as_layout(arms[:2], layout), [0, 1])
+    model.learn(as_layout(X, layout), y)
+    kept = model.widths2(as_layout(arms[:1], layout), [0])
+    mixed = as_layout(arms[[0, 3, 3]], layout)
+    model.offer(mixed, [0, 1, 2])
+    old, changed, new = model.widths2(mixed, [0, 1, 2])
+    assert old == kept[0]
+    assert changed == new
     if method == "gd":
-        np.testing.assert_allclose(fresh[1] ** 2, 1.0 / RIDGE, atol=1e-12)
-    # a new id is lent phi by the arms that are there, and one of them has the very features
-    np.testing.assert_allclose(again[1], fresh[1], rtol=1e-9)
+        np.testing.assert_allclose(new, 1.0 / RIDGE, atol=1e-12)
 
 
 def test_fewer_features_are_other_features():
-    policy = LinUCB(tracker=saga(), width=PhiWidth(2), kappa=1.0, seed=SEED)
+    model = Model(saga(), PhiWidth(2), sparse=True, slots=1)
     arm = np.array([[0.6, 0.8, 0.0, 0.0, 0.0, 0.0]])
-    policy.choose(sp.csr_array(arm), ids=["a"])
+    model.offer(sp.csr_array(arm), [0])
     arm[0, 1] = 0.0
-    policy.choose(sp.csr_array(arm), ids=["a"])
-    np.testing.assert_allclose(policy.widths(sp.csr_array(arm), ids=["a"]), 0.6 / np.sqrt(RIDGE), atol=1e-12)
+    model.offer(sp.csr_array(arm), [0])
+    np.testing.assert_allclose(model.widths2(sp.csr_array(arm), [0]), 0.36 / RIDGE, atol=1e-12)
 
 
-def test_negative_widths_are_clamped_and_counted():
-    policy = LinUCB(tracker=saga(), width=PhiWidth(8, scale=1.9), kappa=1.0, seed=SEED)
-    X, _, y = problem("dense")
-    arms, ids = unit_rows(40, seed=8), list(range(40))
-    policy.choose(arms, ids=ids)
-    clamped = 0
-    for n in range(ROWS):
-        learn(policy, X[n : n + 1], y[n : n + 1])
-        width, places = policy._width, [policy._slot_of[name] for name in ids]
-        phis = width.P[places, None] * width.U[places] + width.Q[places, None] * width.X[places]
-        squares = np.einsum("kd,kd->k", arms, phis)
-        clamped += int((squares < 0.0).sum())
-        np.testing.assert_allclose(policy.widths(arms, ids=ids) ** 2, np.maximum(squares, 0.0), atol=1e-10)
-        policy.choose(arms, ids=ids)
-    assert clamped > 0
-    assert policy._width.scalars[phi.CLAMPED] == clamped
+def test_a_dropped_arm_is_not_followed():
+    X, arms, y = problem("dense")
+    model = Model(saga(), PhiWidth(2), slots=2)
+    model.offer(arms[:2], [0, 1])
+    model.state.drop(1)
+    before = model.state.arrays["phi"].copy()
+    model.learn(X, y)
+    changed = (model.state.arrays["phi"] != before).any(axis=1)
+    np.testing.assert_array_equal(changed, [True, False])
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+KEPT = [
+    (lambda: saga(), NoWidth()),
+    (lambda: RLS(DIM, regularisation=ridge(RIDGE)), ExactWidth()),
+    (lambda: CD(DIM, regularisation=ridge(RIDGE)), ExactWidth()),
+    (lambda: CD(DIM, regularisation=ridge(RIDGE), discount=0.9), ExactWidth()),
+    (lambda: CD(DIM, regularisation=ridge(RIDGE), discount=0.9), DiagonalWidth()),
+    (saga, PhiWidth(2)),
+    (lambda: GD(DIM, step_size=0.1, seed=1), PhiWidth(2, method="printed")),
+    (saga, PhiWidth(2, method="cd")),
+    (lambda: CD(DIM), PhiWidth(2, method="cd")),
+    (saga, EnsembleWidth(6)),
+    (lambda: CD(DIM), EnsembleWidth(6)),
+    (saga, SampleWidth()),
+]
+each_kept = pytest.mark.parametrize(("tracker", "width"), KEPT, ids=[f"{k}-{w}" for k, (_, w) in enumerate(KEPT)])
+
+
+def half_way(tracker, width, layout):
+    X, arms, y = problem(layout)
+    X, arms = as_layout(X, layout), as_layout(arms, layout)
+    model = Model(tracker(), width, sparse=layout == "sparse", slots=ARMS)
+    if width.keeps_arms:
+        model.offer(arms[[0, 1, 2]], [0, 1, 2])
+    model.call("begin")
+    model.learn(X[:30], y[:30])
+    return model, X[30:], arms, y[30:]
+
+
+@each_layout
+@each_kept
+def test_a_state_that_was_written_down_goes_on_as_if_it_had_never_stopped(tracker, width, layout):
+    model, X, arms, y = half_way(tracker, width, layout)
+    numbers, arrays = model.state.snapshot()
+    kind = type(model.tracker)
+    again = Model.__new__(Model)
+    again.tracker = kind.from_snapshot(*model.tracker.snapshot())
+    again.draws, again.stage = Draws(0), Stage(DIM)
+    again.draws.restore(model.draws.header(), model.draws.unread())
+    again.stage.start(layout == "sparse")
+    again.width = KINDS[type(width).__name__](**width.settings())
+    again.state = again.width.reopen(again.tracker, again.draws, ARMS, numbers, arrays)
+    slots = [0, 1, 2, -1, -1] if width.keeps_arms else None
+    for one in (model, again):
+        one.first = one.scores(arms, slots)
+        one.learn(X, y, np.arange(30) % 3 if width.keeps_arms else None)
+        one.call("begin")
+        one.then = one.scores(arms, slots), one.widths2(arms, slots)
+    np.testing.assert_array_equal(model.first, again.first)
+    np.testing.assert_array_equal(model.then, again.then)
+
+
+@each_kept
+def test_a_state_that_cannot_be_right_is_refused_and_changes_nothing(tracker, width):
+    model, _, arms, _ = half_way(tracker, width, "dense")
+    numbers, arrays = model.state.snapshot()
+    before = model.widths2(arms)
+    for name, array in arrays.items():
+        for bad in (None, array[:-1], np.full_like(array, -1)):
+            if bad is not None and bad.shape == array.shape:
+                if name.removeprefix("own.") not in ("live", "sizes", "drawn", "squares", "P", "doubts", "factor"):
+                    bad = np.full_like(array, np.nan)
+                elif array.dtype == np.int64 and name == "drawn":
+                    bad = np.full_like(array, 30)
+            wrong = {**arrays, name: bad}
+            if bad is None:
+                del wrong[name]
+            with pytest.raises(CorruptFileError):
+                model.state.restore(numbers, wrong)
+    for name in numbers:
+        for bad in (None, float("nan"), -1.0, "1"):
+            with pytest.raises(CorruptFileError):
+                model.state.restore({**numbers, name: bad}, arrays)
+    if "member" in numbers:
+        with pytest.raises(CorruptFileError):
+            model.state.restore({**numbers, "member": 6.0}, arrays)
+    np.testing.assert_array_equal(model.widths2(arms), before)
 
 
 # -- what cannot be combined -----------------------------------------------------------------------------------------
+
+
+def printed_gd():
+    return GD(DIM, step_size=Power(1.0, 100.0, 1.0), regularisation=Power(1.0, 0.0, 0.8))
 
 
 @pytest.mark.parametrize(
@@ -410,39 +620,59 @@ def test_negative_widths_are_clamped_and_counted():
         (lambda: CD(DIM, history=Window(9)), EnsembleWidth(), "rows that leave a Window"),
         (lambda: saga(history=Window(9)), DiagonalWidth(), "rows that leave a Window"),
         (lambda: saga(history=Window(9)), ExactWidth(), "rows that leave a Window"),
+        (lambda: saga(history=Window(9)), SampleWidth(), "rows that leave a Window"),
         (lambda: CD(DIM, discount=0.9), SampleWidth(), "cannot discount"),
+        (lambda: CD(DIM, discount=0.9, history=Growing()), PhiWidth(), "cannot discount"),
         (lambda: CD(DIM), PhiWidth(), "history=Growing"),
         (lambda: CD(DIM, regularisation=Power(1.0, 0.0, 0.5)), PhiWidth(method="cd"), "constant, positive total ridge"),
-        (lambda: paper.frls_gd(DIM), PhiWidth(), "constant, positive total ridge"),
-        (lambda: paper.frls_gd(DIM), DiagonalWidth(), "constant, positive total ridge"),
-        (lambda: paper.frls_gd(DIM), ExactWidth(), "constant, positive total ridge"),
+        (printed_gd, PhiWidth(), "constant, positive total ridge"),
+        (printed_gd, DiagonalWidth(), "constant, positive total ridge"),
+        (printed_gd, ExactWidth(), "constant, positive total ridge"),
+        (printed_gd, EnsembleWidth(), "constant, positive total ridge"),
         (lambda: RLS(DIM, discount=0.9), ExactWidth(), "keeps no inverse"),
+        (lambda: SAGA(40_000), EnsembleWidth(), "40000 x 40000"),
+        (lambda: SAGA(40_000), SampleWidth(), "40000 x 40000"),
     ],
     ids=lambda value: None if callable(value) else str(value),
 )
-def test_a_combination_that_cannot_be_right_is_refused_at_the_first_arms(tracker, width, complaint):
-    policy = Policy(tracker(), width)
-    for _ in range(2):
-        with pytest.raises(SettingsError, match=complaint):
-            policy.choose(np.eye(DIM))
-    assert policy.tracker._state is None
+def test_a_combination_that_cannot_be_right_is_refused(tracker, width, complaint):
+    with pytest.raises(SettingsError, match=complaint):
+        Model(tracker(), width)
 
 
 @pytest.mark.parametrize("width", [DiagonalWidth(), PhiWidth(), EnsembleWidth(), SampleWidth(), ExactWidth()], ids=repr)
 def test_a_width_with_sums_of_its_own_must_see_every_row(width):
     tracker = saga().partial_fit(np.eye(DIM), np.ones(DIM))
     with pytest.raises(SettingsError, match="the tracker has learned 6 rows before"):
-        Policy(tracker, width).choose(np.eye(DIM))
+        width.open(tracker, Draws(0), 0)
+
+
+def test_a_file_cannot_give_exact_widths_to_an_rls_without_an_inverse():
+    tracker = RLS(DIM, method="cholesky").partial_fit(np.eye(DIM), np.ones(DIM))
+    with pytest.raises(SettingsError, match="keeps no inverse"):
+        ExactWidth().reopen(tracker, Draws(0), 0, {}, {})
+
+
+def test_exact_widths_over_ols_come_once_its_matrix_can_be_inverted():
+    X, arms, y = problem("dense")
+    with pytest.raises(SettingsError, match="keeps no inverse"):
+        Model(OLS(DIM), ExactWidth())
+    model = Model(OLS(DIM).partial_fit(X, y), ExactWidth())
+    close(model.widths2(arms), [naive.exact_width2(x, X.T @ X) for x in arms])
+    numbers, arrays = model.state.snapshot()
+    again = ExactWidth().reopen(model.tracker, model.draws, 0, numbers, arrays)
+    assert again.frame["own"] == 0
 
 
 def test_a_width_that_reads_its_tracker_may_come_later():
     X, arms, y = problem("dense")
     for tracker, width in [(RLS(DIM), ExactWidth()), (CD(DIM), PhiWidth(method="cd"))]:
-        policy = LinUCB(tracker=tracker.partial_fit(X, y), width=width, kappa=1.0)
-        policy.choose(arms, ids=list(range(ARMS)))
-        expected = [naive.exact_width2(x, naive.gram(X, 1.0)) for x in arms]
-        assert_widths(policy, arms, list(range(ARMS)), expected, "dense", tolerance=1e-7)
-    assert Policy(Diagonal(DIM).partial_fit(X, y), NoWidth(), kappa=0.0).choose(arms) >= 0
+        model = Model(tracker.partial_fit(X, y), width, slots=ARMS)
+        if width.keeps_arms:
+            model.offer(arms, range(ARMS))
+        close(model.widths2(arms, range(ARMS)), [naive.exact_width2(x, naive.gram(X, 1.0)) for x in arms], 1e-7)
+    model = Model(Diagonal(DIM).partial_fit(X, y), NoWidth())
+    close(model.scores(arms), arms @ model.tracker.theta)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ __all__ = ["Draws", "Seed"]
 
 Seed = int | None | np.random.SeedSequence | np.random.Generator
 TAPE = 8192
+MOST = 1 << 24
+# by name, with the places in their own buffers that they keep
+GENERATORS = {"PCG64": {}, "PCG64DXSM": {}, "SFC64": {}, "MT19937": {"pos": 624}, "Philox": {"buffer_pos": 4}}
 
 
 class Draws:
@@ -48,6 +51,13 @@ class Draws:
             left = size
         return left
 
+    def enlarge(self, size: int) -> None:
+        """Have room for more draws at a time; none is lost."""
+        unread = self.unread()
+        self.tape = np.empty(size)
+        self.tape[size - unread.size :] = unread
+        self.cursor[0] = size - unread.size
+
     def take(self, count: int) -> NDArray[np.float64]:
         """The next `count` uniforms."""
         out = np.empty(count)
@@ -72,17 +82,21 @@ class Draws:
 
     def restore(self, header: dict[str, Any], unread: NDArray[np.float64]) -> None:
         """Go on where the saved stream stood."""
-        name = str(header.get("bit_generator"))
-        kind: Any = getattr(np.random, name, None)
-        if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
+        name, size = str(header.get("bit_generator")), int(header.get("tape", self.tape.size))
+        if name not in GENERATORS:
             raise CorruptFileError(f"the random state names an unknown generator: {name!r}.")
-        size = int(header.get("tape", self.tape.size))
-        if unread.size > size:
+        if not unread.size <= size <= MOST:
             raise CorruptFileError(f"{unread.size} draws were kept, more than the {size} that there can be.")
+        if not ((unread >= 0.0) & (unread < 1.0)).all():  # a kernel takes them for places of rows
+            raise CorruptFileError("the draws that were kept must lie in [0, 1), and some do not.")
+        for place, most in GENERATORS[name].items():  # which NumPy does not look at
+            found = {**header, **header["state"]}.get(place)
+            if not (isinstance(found, int) and 0 <= found <= most):
+                raise CorruptFileError(f"{place} of the random state must lie in 0 ... {most}, got {found!r}.")
+        bits = getattr(np.random, name)()
+        bits.state = {name: value for name, value in header.items() if name != "tape"}
         if size != self.tape.size:
             self.tape = np.empty(size)
-        bits = kind()
-        bits.state = {name: value for name, value in header.items() if name != "tape"}
         self.generator = np.random.Generator(bits)
         self.tape[self.tape.size - unread.size :] = unread
         self.cursor[0] = self.tape.size - unread.size

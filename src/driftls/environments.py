@@ -19,11 +19,10 @@ import numpy.typing as npt
 from numpy.random import Generator, SeedSequence, default_rng
 from scipy.sparse import csr_array
 
-from driftls.actions import ActionSet
 from driftls.draws import Seed
 from driftls.errors import DimensionError, InputError, SettingsError
 
-__all__ = ["ChurningPool", "Environment", "FixedArms", "FreshContexts", "Jumps", "LinearBandit", "Pool", "Rotates"]
+__all__ = ["ChurningPool", "Environment", "FixedArms", "FreshContexts", "Jumps", "Pool", "Rotates"]
 
 Array = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
@@ -172,38 +171,6 @@ class Environment(ABC):
             return self.sigma * rng.standard_normal(size)
         limit = 3**0.5 * self.sigma
         return rng.random(size) if self.bernoulli else rng.uniform(-limit, limit, size)
-
-
-class LinearBandit(Environment):
-    """A linear bandit on an action set: in each round any x of the set can be chosen.
-
-    >>> from driftls.actions import Sphere
-    >>> env = LinearBandit(Sphere(3), reward="bounded", seed=1)
-    >>> x = env.actions.best(env.theta(1))
-    >>> env.bounded, round(env.best(1) - env.mean(1, x), 9)
-    (True, 0.0)
-    """
-
-    def __init__(self, actions: ActionSet, **settings: Unpack[Settings]) -> None:
-        super().__init__(actions.dim, **settings)
-        if self.bernoulli:
-            raise SettingsError("On an action set means can leave [0, 1]: take gaussian or bounded rewards.")
-        self.actions, self.max_norm = actions, actions.max_norm
-
-    def mean(self, n: int, x: Array) -> float:
-        """The mean reward of x in round n, x'theta*_n."""
-        if np.shape(x) != (self.dim,):
-            raise DimensionError(f"x has shape {np.shape(x)}, but the actions have dim={self.dim}.")
-        return float(x @ self.theta(n))
-
-    def reward(self, n: int, x: Array) -> float:
-        """The reward of action x in round n."""
-        return self._observe(n, self.mean(n, x))
-
-    def best(self, n: int) -> float:
-        """The largest mean reward in round n, that of G(theta*_n)."""
-        theta = self.theta(n)
-        return float(self.actions.best(theta) @ theta)
 
 
 class Pool(Environment):

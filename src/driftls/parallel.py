@@ -375,9 +375,9 @@ def key_of(*parts: Any) -> str:
     >>> key_of("a", {"b": 1, "c": 2}) == key_of("a", {"c": 2, "b": 1}) != key_of("a", {"b": 1})
     True
     """
-    from driftls.kernels.compile import DIGEST
+    from driftls.kernels.objects import source_digest
 
-    text = json.dumps([__version__, DIGEST, *parts], sort_keys=True, default=_named)
+    text = json.dumps([__version__, source_digest(), *parts], sort_keys=True, default=_named)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

@@ -256,6 +256,15 @@ def checked(value: Any, kind: type[Kind]) -> Kind:
         raise CorruptFileError(f"its header is not as it should be: {error}. Restore the file from a copy.") from None
 
 
+def whole(header: Mapping[str, Any], name: str) -> int:
+    """A whole number of at least 0 that a header has under this name.
+
+    >>> whole({"rows": 3}, "rows")
+    3
+    """
+    return checked(header.get(name), Annotated[int, Meta(ge=0, le=2**53)])
+
+
 def expect(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...], dtype: DTypeLike) -> Any:
     """The array of that name, of exactly this shape (None: any length) and dtype; a file may say anything.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 
 from driftls.errors import CorruptFileError, NewerFileError, missing_extra
 
-__all__ = ["Run", "interval"]
+__all__ = ["Run", "described", "interval"]
 
 VERSION = 1
 
@@ -43,7 +44,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """Write the run as JSON, atomically."""
         path = Path(path)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(self)))
+        part.write_bytes(msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(self)))))
         part.replace(path)
 
     @classmethod
@@ -54,7 +55,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             for trace in kept["traces"].values():  # JSON has no infinity and no NaN: they are kept as null
                 trace[:] = [float("nan") if value is None else value for value in trace]
             run = msgspec.convert(kept, Run)
-        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError) as error:
+        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptFileError(
                 f"{path}: not a run of driftls ({error}). Pass a file that Run.save wrote."
             ) from error
@@ -73,6 +74,20 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             axes.set(xlabel="round", ylabel=trace.replace("_", " "))
         axes.plot(self.points, self.traces[trace], label=self.policy)
         return axes
+
+
+def described(thing: Any) -> str:
+    """What an object says of itself, without the addresses of functions inside, which no two runs share."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(thing))
+
+
+def _plain(value: Any) -> Any:
+    """The same with 0.0 for -0.0, at any depth."""
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value + 0.0 if isinstance(value, float) else value
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

@@ -14,10 +14,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import SettingsError
-from driftls.kernels.schedules import NORMALISED, POWER, TABLE
-from driftls.theory import check_admissible
+from driftls.kernels.learn import NORMALISED, POWER, TABLE
 
-__all__ = ["Normalised", "Power", "Schedule", "Tabulated", "as_schedule", "ridge"]
+__all__ = ["Normalised", "Power", "Schedule", "Tabulated", "admissible_c", "as_schedule", "check_admissible", "ridge"]
+
+
+def admissible_c(mu: float) -> tuple[float, float]:
+    """The open interval of c for which mu c/4 lies in (2/3, 1).   [Theorem 1]
+
+    >>> [round(c, 2) for c in admissible_c(0.5)]
+    [5.33, 8.0]
+    """
+    if not (mu > 0.0 and isfinite(mu)):
+        raise SettingsError(f"mu must be positive and finite, got {mu}.")
+    return 8.0 / (3.0 * mu), 4.0 / mu
+
+
+def check_admissible(mu: float, c: float) -> None:
+    """Raise a SettingsError that names the interval for c, unless Theorem 1 covers this mu and c.
+
+    >>> check_admissible(0.5, 6.0)
+    """
+    low, high = admissible_c(mu)
+    if not low < c < high:
+        raise SettingsError(
+            f"mu*c/4 is {mu * c / 4:.4g}; Theorem 1 asks for 2/3 < mu*c/4 < 1. "
+            f"With mu = {mu:g} choose c strictly between {low:.4g} and {high:.4g}."
+        )
 
 
 @dataclass(frozen=True)
@@ -141,13 +164,15 @@ def as_schedule(value: Any, name: str) -> Schedule:
     raise SettingsError(f"{name} must be a number, a Power or a function of n, got {value!r}.")
 
 
-def encode(schedule: Schedule) -> NDArray[np.float64]:
-    """The four numbers that a kernel reads: kind, scale, offset, exponent."""
+def fields(schedule: Schedule, name: str) -> dict[str, float]:
+    """What a kernel reads of a schedule, as fields of a tracker's record."""
+    kind, numbers = TABLE, (0.0, 0.0, 0.0)
     if isinstance(schedule, Power):
-        return np.array([POWER, schedule.scale, schedule.offset, schedule.exponent], dtype=np.float64)
-    if isinstance(schedule, Normalised):
-        return np.array([NORMALISED, schedule.scale, 0.0, 0.0], dtype=np.float64)
-    return np.array([TABLE, 0.0, 0.0, 0.0], dtype=np.float64)
+        kind, numbers = POWER, (schedule.scale, schedule.offset, schedule.exponent)
+    elif isinstance(schedule, Normalised):
+        kind, numbers = NORMALISED, (schedule.scale, 0.0, 0.0)
+    values = dict(zip(("scale", "offset", "exponent"), numbers))
+    return {f"{name}_kind": kind, **{f"{name}_{key}": value for key, value in values.items()}}
 
 
 def to_header(schedule: Schedule) -> list[Any] | None:

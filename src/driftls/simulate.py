@@ -14,9 +14,7 @@ from driftls.environments import Block, Pool
 from driftls.errors import DimensionError, SettingsError
 from driftls.history import Window
 from driftls.policies import Policy
-from driftls.policies.bandit import new_rounds, timed
 from driftls.run import Run
-from driftls.trackers.inputs import as_block
 from driftls.widths import constant_ridge, discount_of
 
 __all__ = ["log_points", "simulate"]
@@ -82,7 +80,7 @@ def simulate(
     if points[0] < 1 or points[-1] > rounds:
         raise SettingsError(f"points must lie in 1 ... {rounds}, got {points[0]} ... {points[-1]}.")
     play = _compiled if engine == "compiled" else _python
-    seconds = {"choose": 0.0, "learn": 0.0}
+    seconds: dict[str, float] = {"play": 0.0} if engine == "compiled" else {"choose": 0.0, "learn": 0.0}
     traces: dict[str, list[float]] = {"regret": [], "reward": []}
     regret = reward = 0.0
     shadow = _Shadow(policy) if width_error else None
@@ -151,27 +149,22 @@ def _python(policy: Policy, block: Block, seconds: dict[str, float], bernoulli: 
 
 
 def _compiled(policy: Policy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
-    """The same in one compiled loop; it pauses where the pool changes."""
+    """The same in one compiled loop for each pool."""
     count, K = block.means.shape
-    still = not sp.issparse(block.arms) and block.arms.ndim == 2
-    ids = block.ids
-    policy._first_look(_rows_of(block, 0), None if ids is None else ids[0])
-    matrix = block.arms if still or sp.issparse(block.arms) else block.arms.reshape(count * K, -1)
-    arms = as_block(matrix, np.zeros(matrix.shape[0]), policy.tracker._sparse, policy.tracker._dtype)
-    noise = block.noise[:, None]
-    job = new_rounds(
-        np.arange(count) * (0 if still else K),
-        np.full(count, -1),
-        (noise < block.means).astype(np.float64) if bernoulli else block.means + noise,
-    )
-    done = 0
-    with timed(job, seconds):
-        while done < count:
-            same = count if ids is None else done + int(np.argmax([*(ids[done:] != ids[done]).any(axis=1), True]))
-            slots = policy._open_slots(_rows_of(block, done), None if ids is None else ids[done])
-            policy._play(arms, slots, job, done, same)
-            done = same
-    return job.chosen, job.rewards[np.arange(count), job.chosen]
+    arms, ids, noise = block.arms, block.ids, block.noise[:, None]
+    still = not sp.issparse(arms) and arms.ndim == 2
+    rewards = (noise < block.means).astype(np.float64) if bernoulli else block.means + noise
+    matrix = arms if still or sp.issparse(arms) else arms.reshape(count * K, -1)
+    chosen, done = np.zeros(count, dtype=np.int64), 0
+    before = time.perf_counter()
+    while done < count:
+        same = count if ids is None else done + int(np.argmax([*(ids[done:] != ids[done]).any(axis=1), True]))
+        pool = None if ids is None else ids[done]
+        rows = matrix if still else matrix[done * K : same * K]
+        chosen[done:same] = policy.play(rows, rewards[done:same], ids=pool)
+        done = same
+    seconds["play"] = seconds.get("play", 0.0) + time.perf_counter() - before
+    return chosen, rewards[np.arange(count), chosen]
 
 
 class _Shadow:

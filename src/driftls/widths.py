@@ -6,44 +6,74 @@
 | `PhiWidth(method="cd")` | O(d) | O(d) an arm | arms that recur, d^2 memory |
 | `PhiWidth()` | O(d), sparse O(nnz) | O(d), sparse O(T nnz) an arm | arms that recur |
 | `DiagonalWidth` | O(nnz) | O(nnz) | fresh arms, sparse crosses; wrong for a fixed pool |
-| `EnsembleWidth` | O(M nnz) | O(M d) | any arms, d^2 memory |
+| `EnsembleWidth` | O(nnz) | O(M d) | Thompson sampling over any arms, d^2 memory |
+| `SampleWidth` | O(nnz) and O(d^2) a round | O(d^2) | Thompson sampling, exactly |
 | `NoWidth` | nothing | nothing | greedy |
+
+A width is settings alone. Its `open` makes what it keeps up while a tracker learns: a `WidthState`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from driftls.draws import Draws
 from driftls.errors import SettingsError
-from driftls.history import Window
-from driftls.kernels import cd, phi
-from driftls.kernels import widths as kernels
-from driftls.kernels.kept import EnsembleState, PhiCDState
-from driftls.kernels.phi import PhiState
-from driftls.kernels.widths import DiagonalWidthState, OwnExactState, SampleState
+from driftls.kernels import phi, phi_cd, sampling, score
+from driftls.kernels.learn import NOTHING, WINDOW
+from driftls.kernels.parts import Part
 from driftls.schedules import ridge
 from driftls.trackers import CD, RLS, Tracker
-from driftls.trackers.sgd import coordinates
+from driftls.width_states import DiagonalState, EnsembleState, ExactState, PhiState, SampleState, WidthState
 
 __all__ = ["DiagonalWidth", "EnsembleWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
 
+LARGEST_DIM = 30_000
+FIRST_PRODUCTS = 64  # arms
+BLAS_FROM = 17  # features: for fewer a call of BLAS costs more than it saves
+NO_INVERSE = (
+    "this RLS keeps no inverse, so it has no widths. Use method='sherman-morrison' (or 'inverse', which is O(d^3) a "
+    "row) with a ridge above 0."
+)
+
 
 class Width(ABC):
-    """A width belongs to one policy, which asks it for a state once its tracker has one."""
+    """How wide the confidence interval of an arm is, or what is sampled in its place; settings alone."""
 
-    keeps_arms: ClassVar[bool] = False
+    keeps_arms: ClassVar[bool] = False  # something for each arm that recurs, in a slot
+    samples: ClassVar[bool] = False  # scores are random
 
     def own_sums(self, tracker: Tracker) -> bool:
         """Whether the width has sums of its own, and so has to see every row from the tracker's first on."""
         return True
 
+    def open(self, tracker: Tracker, draws: Draws, slots: int = 0) -> WidthState:
+        """The state that goes with a tracker that was started, with room for so many recurring arms."""
+        if len(tracker) and self.own_sums(tracker):
+            raise SettingsError(
+                f"{type(self).__name__} has to see every row, but the tracker has learned {len(tracker)} rows "
+                "before. Give the policy an unused tracker, or learn those rows through the policy."
+            )
+        state = self._state(tracker, slots)
+        state.read(draws)
+        state.begin(draws)
+        return state
+
+    def reopen(
+        self, tracker: Tracker, draws: Draws, slots: int, numbers: dict[str, float], arrays: dict[str, Any]
+    ) -> WidthState:
+        """The state that `snapshot` wrote down, for a tracker and draws that are where they were."""
+        state = self._state(tracker, slots)
+        state.read(draws)
+        state.restore(numbers, arrays)
+        return state
+
     @abstractmethod
-    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
-        """A new state for this tracker, with room for so many recurring arms."""
+    def _state(self, tracker: Tracker, slots: int) -> WidthState:
+        """A new state, or why there can be none for this tracker."""
 
     def draws(self, dim: int) -> int:
         """The most uniforms that a round can use."""
@@ -63,8 +93,8 @@ class NoWidth(Width):
     def own_sums(self, tracker: Tracker) -> bool:
         return False
 
-    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
-        return kernels.NoWidth(np.zeros(1))
+    def _state(self, tracker: Tracker, slots: int) -> WidthState:
+        return WidthState(tracker, {"score": score.none_score})
 
 
 class ExactWidth(Width):
@@ -73,33 +103,46 @@ class ExactWidth(Width):
     def own_sums(self, tracker: Tracker) -> bool:
         return not isinstance(tracker, RLS)
 
-    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+    def open(self, tracker: Tracker, draws: Draws, slots: int = 0) -> WidthState:
+        if isinstance(tracker, RLS) and tracker.route == "cholesky":
+            raise SettingsError(NO_INVERSE)
+        return super().open(tracker, draws, slots)
+
+    def _state(self, tracker: Tracker, slots: int) -> WidthState:
+        parts: dict[str, Part] = {"score": score.exact_score, "width2": score.exact_width2}
+        own = None
         if isinstance(tracker, RLS):
-            if tracker.route == "cholesky":
-                raise SettingsError(
-                    "this RLS keeps no inverse, so it has no widths. Use method='sherman-morrison' (or 'inverse', "
-                    "which is O(d^3) a row) with a ridge above 0."
-                )
-            return tracker._state  # type: ignore[no-any-return]
-        refuse_window(tracker)
-        total, discount = ridge(constant_ridge(tracker)), discount_of(tracker)
-        # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
-        method = "sherman-morrison" if discount == 1.0 else "inverse"
-        return OwnExactState(*RLS(tracker.dim, regularisation=total, discount=discount, method=method)._allocate(False))
+            if not tracker.frame.arrays["inverse"].size:
+                raise SettingsError(NO_INVERSE)
+            total = tracker.total_ridge(max(len(tracker), 1))
+        else:
+            refuse_window(tracker)
+            parts["enter"] = score.exact_own_enter
+            total, discount = constant_ridge(tracker), discount_of(tracker)
+            # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
+            method = "sherman-morrison" if discount == 1.0 else "inverse"
+            own = RLS(tracker.dim, regularisation=ridge(total), discount=discount, method=method)
+        state = ExactState(tracker, parts, own=own, ridge=total)
+        if not tracker.sparse and tracker.dim >= BLAS_FROM:
+            state.reserve(FIRST_PRODUCTS)
+        return state
 
 
 class DiagonalWidth(Width):
     """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped."""
 
-    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+    def _state(self, tracker: Tracker, slots: int) -> WidthState:
         refuse_window(tracker)
-        scalars = np.zeros(kernels.DIAGONAL_SCALARS)
-        scalars[kernels.D_SCALE] = 1.0
-        scalars[kernels.D_DISCOUNT] = discount_of(tracker)
-        scalars[kernels.D_RIDGE] = constant_ridge(tracker)
-        coords, spread = (coordinates(1, tracker.dim, tracker._sparse) for _ in range(2))
-        state = DiagonalWidthState(coords, spread, scalars)
-        keep_spread(state)
+        state = DiagonalState(
+            tracker,
+            {"score": score.diagonal_score, "width2": score.diagonal_width2, "enter": score.diagonal_enter},
+            arrays={"squares": np.zeros(tracker.dim)},
+            scale=1.0,
+            discount=discount_of(tracker),
+            ridge=constant_ridge(tracker),
+            spread=np.zeros(tracker.dim),
+        )
+        state.keep_spread()
         return state
 
 
@@ -118,8 +161,8 @@ class PhiWidth(Width):
     scale : float
         The longest step of "gd" is scale / max ||x||^2.
 
-    An arm without an id takes its T steps afresh in each round, from the diagonal's guess. An id that comes with other
-    features starts afresh too.
+    A new arm starts at x/ridge. An arm without an id takes its T steps afresh in each round, from the diagonal's guess.
+    An id that comes with other features starts afresh too.
     """
 
     keeps_arms = True
@@ -143,71 +186,108 @@ class PhiWidth(Width):
     def settings(self) -> dict[str, Any]:
         return {"steps": self.steps, "method": self.method, "scale": self.scale}
 
-    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
-        if self.method == "cd":
-            solution, residual, X = np.zeros((3, slots, tracker.dim))
-            live, sizes = np.zeros((2, slots), dtype=np.int64)
-            own, steps, coords, scalars, gram = gram_fields(tracker, np.array([self.steps], dtype=np.int64))
-            return PhiCDState(solution, residual, X, live, sizes, own, steps, coords, scalars, gram)
-        if tracker.history is None:
+    def _state(self, tracker: Tracker, slots: int) -> WidthState:
+        return self._by_coordinates(tracker, slots) if self.method == "cd" else self._by_gradients(tracker, slots)
+
+    def _by_coordinates(self, tracker: Tracker, slots: int) -> WidthState:
+        total, own = constant_ridge(tracker), own_gram(tracker)
+        parts = {
+            "score": phi.ucb_score,
+            "width2": phi_cd.phi_cd_width2,
+            "enter": phi_cd.phi_cd_enter,
+            "open": phi_cd.phi_cd_open,
+            "same": phi.same,
+        }
+        lines = ("phi", "residual", "arms")
+        return WidthState(tracker, parts, lines=lines, slots=slots, own=own, steps=self.steps, ridge=total)
+
+    def _by_gradients(self, tracker: Tracker, slots: int) -> WidthState:
+        if tracker.history.kind == NOTHING:
             raise SettingsError("phi draws rows of the tracker's history. Build the tracker with history=Growing().")
         if discount_of(tracker) < 1.0:
             raise SettingsError("phi by gradient descent cannot discount rows. Use PhiWidth(method='cd').")
-        scalars, sparse = np.zeros(phi.SCALARS), tracker._sparse
-        scalars[phi.SCALE] = self.scale
-        scalars[phi.STEPS] = self.steps
-        scalars[phi.PRINTED] = self.method == "printed"
-        scalars[phi.WINDOWED] = isinstance(tracker.history, Window)
-        # O(d) an arm, which sparse rows are too cheap for; and no arm stands for the row that leaves a window
-        scalars[phi.CARRIED] = not (sparse or scalars[phi.PRINTED] or scalars[phi.WINDOWED])
-        scalars[phi.RIDGE] = 1.0 if self.method == "printed" else constant_ridge(tracker)
-        U, X = (coordinates(slots, tracker.dim, sparse) for _ in range(2))
-        P, Q, doubts = np.zeros((3, slots))
-        live, sizes = np.zeros((2, slots), dtype=np.int64)
-        squares, spare = (coordinates(count, tracker.dim, sparse) for count in (1, 2))
-        picks = np.zeros(self.steps, dtype=np.int64)
-        return PhiState(U, X, P, Q, live, sizes, doubts, np.zeros((slots, 3)), squares, spare, picks, scalars)
+        printed, windowed = self.method == "printed", tracker.history.kind == WINDOW
+        parts = {
+            "score": phi.ucb_score,
+            "width2": phi.phi_width2,
+            "enter": phi.phi_enter,
+            "open": phi.phi_open,
+            "same": phi.same,
+            "begin": phi.phi_begin,
+        }
+        return PhiState(
+            tracker,
+            parts,
+            arrays={"squares": np.zeros(tracker.dim), "drawn": np.zeros(self.steps, dtype=np.int64)},
+            lines=("phi", "arms"),
+            by_slot=("P", "Q", "doubts"),
+            slots=slots,
+            ridge=1.0 if printed else constant_ridge(tracker),
+            step_scale=self.scale,
+            steps=self.steps,
+            printed=printed,
+            windowed=windowed,
+            # O(d) an arm, which sparse rows are too cheap for; and no arm stands for the row that leaves a window
+            carried=not (tracker.sparse or printed or windowed),
+            scratch=np.zeros(tracker.dim),
+        )
 
 
 class EnsembleWidth(Width):
-    """The spread of M copies that learn pure noise: their covariance is (A + ridge I)^-1.
+    """Thompson sampling by M copies that learn pure noise, one of which is drawn a round.
 
-    With `sample=True` one copy is drawn a round and its opinion added instead: Thompson sampling.
+    The copies' covariance is (A + ridge I)^-1, so the copy is added to theta as a sample would be.
     """
 
-    def __init__(self, members: int = 100, *, steps: int = 1, sample: bool = False) -> None:
+    samples = True
+
+    def __init__(self, members: int = 100, *, steps: int = 1) -> None:
         if not all(isinstance(count, int | np.integer) for count in (members, steps)) or members < 2 or steps < 1:
             raise SettingsError(f"at least 2 members and 1 step are needed, got {members!r} and {steps!r}.")
-        self.members, self.steps, self.sample = int(members), int(steps), bool(sample)
+        self.members, self.steps = int(members), int(steps)
 
     def draws(self, dim: int) -> int:
         return 2 * self.members + 1
 
     def settings(self) -> dict[str, Any]:
-        return {"members": self.members, "steps": self.steps, "sample": self.sample}
+        return {"members": self.members, "steps": self.steps}
 
-    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
-        own, steps, coords, scalars, gram = gram_fields(tracker, np.array([self.steps], dtype=np.int64))
-        theta = np.zeros((self.members, tracker.dim))
-        # each copy starts at a sample of the prior N(0, I/ridge)
-        u = draws.take(2 * theta.size).reshape(2, *theta.shape)
-        theta += np.sqrt(-2.0 * np.log(1.0 - u[0])) * np.cos(2.0 * np.pi * u[1]) / np.sqrt(constant_ridge(tracker))
-        member = np.array([0 if self.sample else -1], dtype=np.int64)
-        return EnsembleState(theta, np.zeros_like(theta), theta.copy(), member, own, steps, coords, scalars, gram)
+    def _state(self, tracker: Tracker, slots: int) -> WidthState:
+        total, own = constant_ridge(tracker), own_gram(tracker)
+        parts = {
+            "score": sampling.sampled_score,
+            "width2": sampling.ensemble_width2,
+            "enter": sampling.ensemble_enter,
+            "begin": sampling.ensemble_begin,
+        }
+        arrays = {name: np.zeros((self.members, tracker.dim)) for name in ("phi", "residual", "start")}
+        return EnsembleState(
+            tracker, parts, arrays=arrays, own=own, steps=self.steps, members=self.members, ridge=total
+        )
 
 
 class SampleWidth(Width):
     """One exact sample of N(0, (A + ridge I)^-1) a round, O(d^2), from a Cholesky factor kept by rank-one updates."""
 
+    samples = True
+
     def draws(self, dim: int) -> int:
         return 2 * dim
 
-    def allocate(self, tracker: Tracker, slots: int, draws: Draws) -> NamedTuple:
+    def _state(self, tracker: Tracker, slots: int) -> WidthState:
         refuse_window(tracker)
         if discount_of(tracker) < 1.0:
-            raise SettingsError("exact samples cannot discount rows. Use EnsembleWidth(sample=True).")
-        factor = np.eye(tracker.dim) * np.sqrt(constant_ridge(tracker))
-        return SampleState(factor, np.zeros((2, tracker.dim)))
+            raise SettingsError("exact samples cannot discount rows. Use EnsembleWidth().")
+        total = constant_ridge(tracker)
+        refuse_large(tracker)
+        parts = {
+            "score": sampling.sampled_score,
+            "width2": sampling.sample_width2,
+            "enter": sampling.sample_enter,
+            "begin": sampling.sample_begin,
+        }
+        arrays = {"factor": np.eye(tracker.dim) * np.sqrt(total), "direction": np.zeros(tracker.dim)}
+        return SampleState(tracker, parts, arrays=arrays, ridge=total, scratch=np.zeros(tracker.dim))
 
 
 def constant_ridge(tracker: Tracker) -> float:
@@ -221,13 +301,6 @@ def constant_ridge(tracker: Tracker) -> float:
     return float(first)
 
 
-def keep_spread(width: Any) -> None:
-    """The sums of a diagonal width were set from outside: what it keeps of them has to follow."""
-    if isinstance(width, DiagonalWidthState):
-        ridge, scale = width.scalars[kernels.D_RIDGE], width.scalars[kernels.D_SCALE]
-        width.spread[...] = 1.0 / (ridge + scale * width.coords)
-
-
 def discount_of(tracker: Tracker) -> float:
     """By how much rows count less when the next one comes; 1 for a tracker that cannot forget in this way."""
     return float(getattr(tracker, "discount", 1.0))
@@ -235,24 +308,29 @@ def discount_of(tracker: Tracker) -> float:
 
 def refuse_window(tracker: Tracker) -> None:
     """Sums that only grow go on counting rows that the tracker has dropped."""
-    if isinstance(tracker.history, Window):
+    if tracker.history.kind == WINDOW:
         raise SettingsError(
             "this width cannot take back the rows that leave a Window. Use PhiWidth(), ExactWidth() over an RLS, "
             "or a tracker with a discount."
         )
 
 
-def gram_fields(tracker: Tracker, steps: Any) -> tuple[Any, ...]:
-    """own, steps and the CDState that holds A: the tracker's, or a new one that the width keeps up itself."""
+def refuse_large(tracker: Tracker) -> None:
+    """d^2 numbers must be affordable."""
+    if tracker.dim > LARGEST_DIM:
+        raise SettingsError(
+            f"this width keeps {tracker.dim} x {tracker.dim} numbers. Use PhiWidth() or DiagonalWidth()."
+        )
+
+
+def own_gram(tracker: Tracker) -> CD | None:
+    """None where the tracker keeps A; else a CD that keeps it for the width alone."""
     total = constant_ridge(tracker)
     refuse_window(tracker)
     if isinstance(tracker, CD):
-        return (np.zeros(1, dtype=np.int64), steps, *tracker._state)
-    if tracker.dim > 30_000:
-        raise SettingsError(f"this width keeps A, {tracker.dim} x {tracker.dim}. Use PhiWidth() or DiagonalWidth().")
-    state = CD(tracker.dim, regularisation=ridge(total), discount=discount_of(tracker))._allocate(False)
-    state.scalars[cd.RIDGE] = total
-    return (np.ones(1, dtype=np.int64), steps, *state)
+        return None
+    refuse_large(tracker)
+    return CD(tracker.dim, regularisation=ridge(total), discount=discount_of(tracker))
 
 
 KINDS: dict[str, type[Width]] = {

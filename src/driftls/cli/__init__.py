@@ -22,13 +22,11 @@ from driftls.cli import (  # isort: skip
     study,
     fit,
     report,
-    bounds,
-    bench,
     warmup,
 )
 
 __all__ = [
-    "app", "bench", "bounds", "convert", "fit", "inspect", "replay", "report", "reproduce", "run", "simulate", "study",
+    "app", "convert", "fit", "inspect", "replay", "report", "reproduce", "run", "simulate", "study",
     "synth", "warmup",
 ]  # fmt: skip
 

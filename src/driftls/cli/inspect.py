@@ -15,11 +15,11 @@ def inspect(
     on_error: Annotated[OnError, typer.Option(help="At a broken line: stop, or skip and count it.")] = OnError.SKIP,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a log holds, and whether its logging looks uniform.
+    """Say what a log holds, and how it showed its candidates.
 
     Reads Yahoo's R6A and R6B (gzipped or not), Parquet files and folders, and folders of the Open Bandit Dataset. A
-    replay that counts matched lines is unbiased only if candidates were shown uniformly: a p-value below 0.001 speaks
-    against that.
+    replay that counts matched lines is unbiased only if candidates were shown uniformly; otherwise an estimate needs
+    propensities that are right. A p-value below 0.001 speaks against either.
 
     \b
     Examples:
@@ -43,27 +43,45 @@ def inspect(
 
 
 def _rows(s: Any) -> list[tuple[str, str]]:
-    from numpy import datetime64  # dates of any year, for logs whose clock is not in seconds
-
-    begin, end = (str(datetime64(time, "s")).replace("T", " ") for time in (s.first_time, s.last_time))
     dropped = f", {s.dropped_lines:,} dropped" if s.dropped_lines else ""
     sizes = f"{s.pool_min} to {s.pool_max}, mean {s.pool_mean:.2f}, harmonic mean {s.pool_harmonic_mean:.2f}"
     gone = f"; {s.dropped_candidates:,} candidates dropped" if s.dropped_candidates else ""
     present = {True: "yes", False: "no"}
+    shown, fit = s.logging, s.logging.propensity_fit
+    propensity = present[s.propensity]
+    if fit is not None:
+        verdict = "too few lines to say whether they fit" if fit.p is None else f"p = {fit.p:.3g} that they fit"
+        propensity = f"yes, down to {shown.smallest_propensity:.3g}; {verdict} how often arms were shown"
     return [
         ("format", s.format),
         ("lines", f"{s.lines:,}: {s.events:,} events, {s.broken:,} broken{dropped}"),
-        ("time", f"{begin} to {end} UTC"),
+        ("time", f"{_moment(s.first_time)} to {_moment(s.last_time)} UTC"),
         ("clicks", f"{s.clicks:,g}, a rate of {s.ctr:.5f}"),
         ("arms", f"{s.arms:,}"),
         ("pool", f"{sizes}{gone}"),
         ("user features", f"{s.user_dim}, {s.user_nonzeros:.2f} of them not 0; constant alone: {s.constant_only:.1%}"),
         ("arm features", str(s.arm_features or "no")),
-        ("propensity", present[s.propensity]),
         ("truth", present[s.truth]),
-        ("uniform by position", _test(s.uniform_positions)),
-        ("uniform by arm", _test(s.uniform_arms)),
+        ("propensities", propensity),
+        ("uniform by position", _test(shown.uniform_positions)),
+        ("uniform by arm", _test(shown.uniform_arms)),
+        ("replay", f"{ADVICE[shown.kind]}: {shown.reason}"),
+        *([("warning", f"{shown.doubt}: no estimate that rests on them can be trusted")] if shown.doubt else []),
     ]
+
+
+ADVICE = {
+    "uniform": "matched lines can be counted",
+    "propensities": "lines have to be weighted by 1/p, which `driftls replay` does",
+    "skewed": "no estimate is valid; log propensities",
+    "unknown": "matched lines can be counted if this log was uniform, which cannot be seen",
+}
+
+
+def _moment(seconds: int) -> str:
+    from numpy import datetime64  # dates of any year, for logs whose clock is not in seconds
+
+    return str(datetime64(seconds, "s")).replace("T", " ")
 
 
 def _test(found: Any) -> str:

@@ -18,7 +18,7 @@ class Format(StrEnum):
 
 
 As = Annotated[Format, typer.Option(help="One self-contained page, or Markdown with a figures folder.")]
-Figures = Annotated[Path | None, typer.Option(file_okay=False, help="Folder for every figure as SVG and PDF.")]
+Figures = Annotated[Path | None, typer.Option(file_okay=False, help="Folder for every figure as SVG.")]
 
 
 @app.command()
@@ -44,7 +44,6 @@ def report(
     from driftls.errors import InputError
     from driftls.run import Run
 
-    stage.check_extra("driftls report")
     paths = [file for path in runs for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
     if not paths:
         raise InputError(f"{runs[0]}: expected runs, but the folder holds no JSON file. Pass what `--out` wrote.")

@@ -1,5 +1,17 @@
-"""Every compiled line: one copy of the maths, called for one row and for a million.
+"""Every compiled line: one copy of the maths, in the paper's order. `driftls.kernels.parts` says how it is compiled."""
 
-`rows` (what an observation is), `lazy` (the dense part of a step in O(1)), one file for each scheme, `schemes` (which
-leaf serves which scheme), `track` (the loop), `schedules`; `compile` and `frames` are the machinery below them.
-"""
+from __future__ import annotations
+
+from importlib import import_module
+
+from driftls.kernels.parts import INTERPRET, PARTS, Part
+
+MODULES = ("rows", "learn", "gd", "sag", "svrg", "exact", "cd", "diagonal", "score", "phi", "phi_cd", "sampling", "table", "choose")
+__all__ = ["INTERPRET", "MODULES", "Part", "all_parts"]
+
+
+def all_parts() -> list[Part]:
+    """Every part of the library."""
+    for name in MODULES:
+        import_module(f"driftls.kernels.{name}")
+    return [part for part in PARTS.values() if part.function.__module__.startswith("driftls.kernels.")]

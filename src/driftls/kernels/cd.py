@@ -1,109 +1,97 @@
-"""Gauss-Southwell coordinate descent on the normal equations: no step size, no draws, d^2 memory."""
+"""Gauss-Southwell coordinate descent on the normal equations: no step size, no draws, d^2 memory.
+
+u = theta, g = residual b - (A + ridge I) theta, extra = diagonal of gram; A = scale gram, so that forgetting is O(1).
+Vectors lie as for dense rows; sparse rows reach into them with stride 1.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from driftls.kernels.compile import kernel
-from driftls.kernels.frames import Matrix, Vector
-from driftls.kernels.rows import begin, end, index, row_axpy, row_dot, row_rank_one, value
+from driftls.kernels.parts import inner, part, reals
+from driftls.kernels.rows import axpy, dot, rank_one, row
 
-THETA, RESIDUAL, DIAGONAL = 0, 1, 2
-SCALE, RIDGE, DISCOUNT, FORGOTTEN = 0, 1, 2, 3  # the last: rows that left since the sums were last made afresh
-SCALARS = 4
 SMALLEST_SCALE = 1e-100
 
 
-class CDState(NamedTuple):
-    """coords: theta, residual b - (A + ridge I) theta, diagonal of gram; A = scale gram, so that forgetting is O(1)."""
-
-    coords: Matrix
-    scalars: Vector
-    gram: Matrix
-
-
-@kernel
-def gram_add(state: CDState, rows: Any, i: int, weight: float) -> None:
+@inner
+def gram_add(t: Any, rows: Any, i: int, weight: float) -> None:
     """A += weight x_i x_i', and the kept diagonal with it"""
-    inside = weight / state.scalars[SCALE]
-    row_rank_one(rows, i, inside, state.gram)
-    for p in range(begin(rows, i), end(rows, i)):
-        x = value(rows, i, p)
-        state.coords[DIAGONAL, index(rows, i, p)] += inside * x * x
+    x, at, n = row(rows, i)
+    inside, diagonal = weight / t.scale, reals(t.extra)
+    rank_one(x, at, n, t.sparse, inside, t.dim, t.gram)
+    for p in range(n):
+        diagonal[p if t.sparse == 0 else at[p]] += inside * x[p] * x[p]
 
 
-@kernel
-def cd_enter(state: CDState, rows: Any, i: int, m: int, ridge: float) -> None:
+@inner
+def discount_rows(t: Any) -> None:
+    """A <- rho A and b <- rho b; the ridge is not discounted"""
+    theta, residual, rho = reals(t.u), reals(t.g), t.discount
+    forgotten = (1.0 - rho) * t.ridge_now
+    for j in range(t.dim):
+        residual[j] = rho * residual[j] - forgotten * theta[j]
+    t.scale *= rho
+    if t.scale < SMALLEST_SCALE:
+        gram, diagonal = reals(t.gram), reals(t.extra)
+        for j in range(t.dim):
+            diagonal[j] *= t.scale
+        for j in range(t.dim * t.dim):
+            gram[j] *= t.scale
+        t.scale = 1.0
+
+
+@part
+def cd_enter(t: Any, rows: Any, i: int, n: int) -> float:
     """A <- rho A + x x', b <- rho b + y x, the ridge to its new total; the residual stays exact in O(d)"""
-    coords, scalars = state.coords, state.scalars
-    rho = scalars[DISCOUNT]
-    if rho < 1.0:
-        forgotten = (1.0 - rho) * scalars[RIDGE]  # the ridge is not discounted
-        for j in range(coords.shape[1]):
-            coords[RESIDUAL, j] = rho * coords[RESIDUAL, j] - forgotten * coords[THETA, j]
-        scalars[SCALE] *= rho
-        if scalars[SCALE] < SMALLEST_SCALE:
-            for j in range(coords.shape[1]):
-                coords[DIAGONAL, j] *= scalars[SCALE]
-                for k in range(coords.shape[1]):
-                    state.gram[j, k] *= scalars[SCALE]
-            scalars[SCALE] = 1.0
-    row_axpy(rows, i, rows.y[i] - row_dot(rows, i, coords, THETA), coords, RESIDUAL)
-    gram_add(state, rows, i, 1.0)
-    change = ridge - scalars[RIDGE]
+    theta, residual = reals(t.u), reals(t.g)
+    if t.discount < 1.0:
+        discount_rows(t)
+    x, at, length = row(rows, i)
+    error = reals(rows.y)[i] - dot(x, at, length, t.sparse, theta)
+    axpy(x, at, length, t.sparse, error, residual)
+    gram_add(t, rows, i, 1.0)
+    change = t.ridge - t.ridge_now
     if change != 0.0:
-        for j in range(coords.shape[1]):
-            coords[RESIDUAL, j] -= change * coords[THETA, j]
-        scalars[RIDGE] = ridge
-    if scalars[FORGOTTEN] >= max(m, coords.shape[1]):
-        sum_up(state, rows, m)
+        for j in range(t.dim):
+            residual[j] -= change * theta[j]
+        t.ridge_now = t.ridge
+    return 1.0 if t.forgotten >= max(n, t.dim) else 0.0
 
 
-@kernel
-def sum_up(state: CDState, rows: Any, m: int) -> None:
-    """A and the residual afresh: what a large row that has left did to the last digits leaves with it"""
-    coords, scalars = state.coords, state.scalars
-    for j in range(coords.shape[1]):
-        coords[RESIDUAL, j] = -scalars[RIDGE] * coords[THETA, j]
-        coords[DIAGONAL, j] = 0.0
-        for k in range(coords.shape[1]):
-            state.gram[j, k] = 0.0
-    for i in range(m):
-        row_axpy(rows, i, rows.y[i] - row_dot(rows, i, coords, THETA), coords, RESIDUAL)
-        gram_add(state, rows, i, 1.0)
-    scalars[FORGOTTEN] = 0.0
-
-
-@kernel
-def cd_forget(state: CDState, rows: Any, i: int, m: int) -> None:
+@part
+def cd_forget(t: Any, rows: Any, i: int) -> float:
     """A -= x x', b -= y x"""
-    coords = state.coords
-    row_axpy(rows, i, row_dot(rows, i, coords, THETA) - rows.y[i], coords, RESIDUAL)
-    gram_add(state, rows, i, -1.0)
-    state.scalars[FORGOTTEN] += 1.0
+    x, at, length = row(rows, i)
+    error = dot(x, at, length, t.sparse, reals(t.u)) - reals(rows.y)[i]
+    axpy(x, at, length, t.sparse, error, reals(t.g))
+    gram_add(t, rows, i, -1.0)
+    t.forgotten += 1
+    return 0.0
 
 
-@kernel
-def descend(solution: Vector, residual: Vector, state: CDState) -> None:
+@inner
+def southwell_step(t: Any, solution: Any, residual: Any) -> None:
     """j = argmax r_j^2/A_jj;  delta = r_j/A_jj;  solution_j += delta;  r -= delta A_j, for any right-hand side"""
-    scale, ridge, diagonals = state.scalars[SCALE], state.scalars[RIDGE], state.coords[DIAGONAL]
+    scale, ridge, diagonal = t.scale, t.ridge_now, reals(t.extra)
     best, gain = -1, 0.0
-    for j in range(residual.size):
+    for j in range(t.dim):
         r = residual[j]
-        diagonal = scale * diagonals[j] + ridge
-        if r * r > gain * diagonal and diagonal > 0.0:  # the first of equals
-            best, gain = j, r * r / diagonal
+        pivot = scale * diagonal[j] + ridge
+        if r * r > gain * pivot and pivot > 0.0:  # the first of equals
+            best, gain = j, r * r / pivot
     if best >= 0:
-        delta = residual[best] / (scale * diagonals[best] + ridge)
+        delta = residual[best] / (scale * diagonal[best] + ridge)
         solution[best] += delta
-        line = state.gram[best]
-        for j in range(residual.size):
+        line = reals(t.gram + 8 * t.dim * best)
+        for j in range(t.dim):
             residual[j] -= delta * scale * line[j]
         residual[best] -= delta * ridge
 
 
-@kernel
-def cd_step(state: CDState, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
-    """One Gauss-Southwell step on A theta = b"""
-    descend(state.coords[THETA], state.coords[RESIDUAL], state)
+@part
+def cd_descend(t: Any) -> float:
+    """Gauss-Southwell steps on A theta = b"""
+    for _ in range(t.steps):
+        southwell_step(t, reals(t.u), reals(t.g))
     return 0.0

@@ -1,46 +1,37 @@
-"""One pass, O(nnz), no history: least squares with the Gram matrix replaced by its diagonal."""
+"""One pass, O(nnz), no history: least squares with the Gram matrix replaced by its diagonal.
+
+u = theta, g = sums of squares: s_j = scale g_j, so that forgetting is O(1).
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from driftls.kernels.compile import kernel
-from driftls.kernels.frames import Coordinates, Vector
-from driftls.kernels.rows import begin, end, index, row_dot, value
+from driftls.kernels.parts import part, reals
+from driftls.kernels.rows import dot, row
 
-THETA, SQUARES = 0, 1
-SCALE, DISCOUNT = 0, 1
-SCALARS = 2
 SMALLEST_SCALE = 1e-100
 
 
-class DiagonalState(NamedTuple):
-    """coords: theta and the sums of squares s_j = scale SQUARES_j, so that forgetting is O(1)."""
-
-    coords: Coordinates
-    scalars: Vector
-
-
-@kernel
-def diagonal_enter(state: DiagonalState, rows: Any, i: int, m: int, ridge: float) -> None:
+@part
+def diagonal_enter(t: Any, rows: Any, i: int) -> float:
     """s_j <- rho s_j + x_j^2;  w = sum x_j^2/(ridge + s_j);  theta_j += (y - theta.x)/max(1, w) x_j/(ridge + s_j)"""
-    coords, scalars = state.coords, state.scalars
-    scalars[SCALE] *= scalars[DISCOUNT]
-    if scalars[SCALE] < SMALLEST_SCALE:
-        for j in range(coords.shape[1]):
-            coords[SQUARES, j] *= scalars[SCALE]
-        scalars[SCALE] = 1.0
-    scale = scalars[SCALE]
-    width2 = 0.0
-    for p in range(begin(rows, i), end(rows, i)):
-        x = value(rows, i, p)
-        j = index(rows, i, p)
-        coords[SQUARES, j] += x * x / scale
-        if x * x != 0.0:
-            width2 += x * x / (ridge + scale * coords[SQUARES, j])
-    step = (rows.y[i] - row_dot(rows, i, coords, THETA)) / max(1.0, width2)
-    for p in range(begin(rows, i), end(rows, i)):
-        x = value(rows, i, p)
-        j = index(rows, i, p)
-        if x * x != 0.0:  # of an x below 1e-154 nothing is left to divide by
-            coords[THETA, j] += step * x / (ridge + scale * coords[SQUARES, j])
+    theta, squares, every = reals(t.u), reals(t.g), max(t.stride, 1)
+    t.scale *= t.discount
+    if t.scale < SMALLEST_SCALE:
+        for j in range(t.dim):
+            squares[j * every] *= t.scale
+        t.scale = 1.0
+    x, at, n = row(rows, i)
+    scale, ridge, width2 = t.scale, t.ridge, 0.0
+    for p in range(n):
+        j = p if t.stride == 0 else at[p] * every
+        squares[j] += x[p] * x[p] / scale
+        if x[p] * x[p] != 0.0:
+            width2 += x[p] * x[p] / (ridge + scale * squares[j])
+    step = (reals(rows.y)[i] - dot(x, at, n, t.stride, theta)) / max(1.0, width2)
+    for p in range(n):
+        j = p if t.stride == 0 else at[p] * every
+        if x[p] * x[p] != 0.0:  # of an x below 1e-154 nothing is left to divide by
+            theta[j] += step * x[p] / (ridge + scale * squares[j])
+    return 0.0

@@ -1,97 +1,78 @@
-"""fOLS-GD and fRLS-GD, as they are and with an average of the iterates."""
+"""Gradient descent on a row that was drawn from the past (or on the newest one): fOLS-GD, fRLS-GD, and averages."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from driftls.kernels import lazy
-from driftls.kernels.compile import exactly, leaf
-from driftls.kernels.frames import Coordinates, Vector
-from driftls.kernels.lazy import P, U
-from driftls.kernels.rows import row_axpy2, row_dot
+from driftls.kernels.lazy import SMALLEST_FACTOR, SMALLEST_PRODUCT, shrink, shrunk_add
+from driftls.kernels.learn import drawn, limit
+from driftls.kernels.parts import inner, part, reals
+from driftls.kernels.rows import axpy2, dot, row
 
-SCALARS = 2  # P, and a Q that a scheme without G never moves
-
-# The average: its sum of weighted iterates is Z + R u; then its total weight, steps so far, and the rule
-R, WEIGHT, STEPS, RULE = 2, 3, 4, 5
-AVERAGE_SCALARS = 6
-Z = 1
-POLYAK, TAIL = 1, 2
-# Z and R u cancel; as P falls they outgrow their sum, and beyond this factor too many digits would be lost.
+LAST, POLYAK, TAIL = 0, 1, 2  # which average is reported
+# The two halves of the sum of iterates cancel as p falls; beyond this factor too many digits would be lost.
 MOST_SPREAD = 1e3
+show = lazy.show
 
 
-class GDState(NamedTuple):
-    """coords: u."""
-
-    coords: Coordinates
-    scalars: Vector
-
-
-class AveragedGDState(NamedTuple):
-    """coords: u and Z."""
-
-    coords: Coordinates
-    scalars: Vector
-
-
-@leaf
-def gd_step(state: GDState, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
+@inner
+def gd_step(t: Any, rows: Any, i: int, gamma: float, lam: float) -> float:
     """theta += gamma ((y_i - theta'x_i) x_i - lam theta)      [eq:fOLS-GD-update, eq:fRLS-GD-update]"""
-    coords, scalars = state.coords, state.scalars
-    error = rows.y[i] - lazy.shrunk_dot(coords, scalars, rows, i)
-    lazy.shrink(coords, scalars, 1.0 - gamma * lam)
-    lazy.shrunk_add(coords, scalars, rows, i, gamma * error)
+    x, at, n = row(rows, i)
+    error = reals(rows.y)[i] - t.p * dot(x, at, n, t.stride, reals(t.u))
+    shrink(t, 1.0 - gamma * lam)
+    shrunk_add(t, rows, i, gamma * error)
     return error
 
 
-@leaf
-def averaged_gd_step(state: AveragedGDState, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
+@part
+def gd_descend(t: Any, rows: Any, i: int, n: int) -> float:
+    """The steps of a round"""
+    error, most = 0.0, limit(t)
+    for k in range(t.steps):
+        error = gd_step(t, rows, drawn(t, i, k, n), t.gamma, t.lam)
+        if not error * error <= most:
+            break
+    show(t)
+    return error
+
+
+@inner
+def averaged_gd_step(t: Any, rows: Any, i: int, gamma: float, lam: float) -> float:
     """The same step; then the sum of iterates += w theta, with w = 1 (Polyak) or t(t+1)(t+2) (tail)
 
-    The sum is kept as Z + R u, so that adding an iterate is R += w P; Z pays for the part of u that came later.
+    The sum is kept as g + r u, so that adding an iterate is r += w p; g pays for the part of u that came later.
     The weights of the tail average make its newest iterate count 4/(t+3) of the whole.
     """
-    coords, scalars = state.coords, state.scalars
-    error = rows.y[i] - lazy.shrunk_dot(coords, scalars, rows, i)
+    x, at, n = row(rows, i)
+    u, g, every = reals(t.u), reals(t.g), max(t.stride, 1)
+    error = reals(rows.y)[i] - t.p * dot(x, at, n, t.stride, u)
     a = 1.0 - gamma * lam
-    left = a * scalars[P]
-    if a <= lazy.SMALLEST_FACTOR or left <= lazy.SMALLEST_PRODUCT or scalars[R] > MOST_SPREAD * left * scalars[WEIGHT]:
-        for j in range(coords.shape[1]):  # write the sum out before u changes its scale
-            coords[Z, j] += scalars[R] * coords[U, j]
-            coords[U, j] *= left
-        scalars[R] = 0.0
-        scalars[P] = 1.0
+    left = a * t.p
+    if a <= SMALLEST_FACTOR or left <= SMALLEST_PRODUCT or t.r > MOST_SPREAD * left * t.weight:
+        for j in range(t.dim):  # write the sum out before u changes its scale
+            g[j * every] += t.r * u[j * every]
+            u[j * every] *= left
+        t.r, t.p = 0.0, 1.0
     else:
-        scalars[P] = left
-    alpha = gamma * error / scalars[P]
-    row_axpy2(rows, i, alpha, -scalars[R] * alpha, coords)
-    scalars[STEPS] += 1.0
-    t = scalars[STEPS]
-    weight = 1.0 if scalars[RULE] == POLYAK else t * (t + 1.0) * (t + 2.0)
-    scalars[R] += weight * scalars[P]
-    scalars[WEIGHT] += weight
+        t.p = left
+    alpha = gamma * error / t.p
+    axpy2(x, at, n, t.stride, alpha, -t.r * alpha, u, g)
+    t.taken += 1.0
+    weight = 1.0 if t.averaging == POLYAK else t.taken * (t.taken + 1.0) * (t.taken + 2.0)
+    t.r += weight * t.p
+    t.weight += weight
     return error
 
 
-@leaf
-def gd_dot(state: GDState, rows: Any, i: int) -> float:
-    """theta . x_i"""
-    return lazy.shrunk_dot(state.coords, state.scalars, rows, i)
-
-
-@leaf
-def averaged_gd_dot(state: AveragedGDState, rows: Any, i: int) -> float:
-    """The average's prediction for row i"""
-    scalars = state.scalars
-    if scalars[WEIGHT] == 0.0:
-        return 0.0
-    return (row_dot(rows, i, state.coords, Z) + scalars[R] * row_dot(rows, i, state.coords, U)) / scalars[WEIGHT]
-
-
-@exactly
-def averaged_gd_coordinate(state: AveragedGDState, j: int) -> float:
-    """Coordinate j of the average"""
-    coords, scalars = state.coords, state.scalars
-    weight = scalars[WEIGHT] if scalars[WEIGHT] > 0.0 else 1.0
-    return (coords[Z, j] + scalars[R] * coords[U, j]) / weight
+@part
+def averaged_gd_descend(t: Any, rows: Any, i: int, n: int) -> float:
+    """The steps of a round; theta is the average"""
+    error, most = 0.0, limit(t)
+    for k in range(t.steps):
+        error = averaged_gd_step(t, rows, drawn(t, i, k, n), t.gamma, t.lam)
+        if not error * error <= most:
+            break
+    t.a, t.b = t.r / t.weight, 1.0 / t.weight
+    return error

@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterable
 from itertools import chain
 
-from driftls.errors import LogFormatError, SettingsError
+from driftls.errors import InputError, LogFormatError, SettingsError
 from driftls.logs.events import Block, Event
 from driftls.logs.inspect import inspect
 from driftls.logs.log import Counts, EventLog, Log
 from driftls.logs.openbandit import OpenBanditLog, is_open_bandit
 from driftls.logs.parquet import ParquetLog, is_parquet
 from driftls.logs.synthetic import SyntheticDay, synthetic_day
-from driftls.logs.truth import WithTruth
 from driftls.logs.write import write_parquet
 from driftls.logs.yahoo import YahooLog
 
@@ -27,7 +26,6 @@ __all__ = [
     "OpenBanditLog",
     "ParquetLog",
     "SyntheticDay",
-    "WithTruth",
     "YahooLog",
     "inspect",
     "read",
@@ -78,7 +76,7 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     >>> log.format, log.counts.lines, log.counts.events, log.counts.skipped
     ('R6B', 502, 501, 1)
     """
-    if isinstance(source, str | os.PathLike):
+    if isinstance(source, str | os.PathLike) or not isinstance(source, Iterable):
         source = [source]
     entries = iter(source)
     first = next(entries, None)
@@ -87,9 +85,17 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     if isinstance(first, Event):
         again = chain([first], entries) if entries is source else source
         return EventLog(again, block=block)  # type: ignore[arg-type]
-    paths = [os.fspath(path) for path in (first, *entries)]  # type: ignore[arg-type]
+    paths = [_path(path) for path in (first, *entries)]
     kind = _reader(paths[0])
     return kind(paths, on_error=on_error, block=block)
+
+
+def _path(path: object) -> str:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(
+            f"read takes paths or events, got {type(path).__name__}. Pass what is on the disk, or `Event`s."
+        )
+    return os.fspath(path)
 
 
 def _reader(path: str) -> type[OpenBanditLog | ParquetLog | YahooLog]:

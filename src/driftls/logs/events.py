@@ -5,8 +5,8 @@ A person reads events; a compiled loop reads blocks. Both hold the same facts, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -145,8 +145,9 @@ class Block:
         if (first, last) == (0, len(self)):
             return self
         lines, users = slice(first, last), slice(*self.user_start[[first, last]])
-        return replace(
-            self,
+        part = object.__new__(Block)  # not looked at again: what is cut out of a sound block is sound
+        part.__dict__.update(
+            self.__dict__,
             **{name: getattr(self, name)[lines] for name in ("time", "pool", "shown", "reward")},
             user_start=self.user_start[first : last + 1] - self.user_start[first],
             user_index=self.user_index[users],
@@ -154,6 +155,7 @@ class Block:
             propensity=None if self.propensity is None else self.propensity[lines],
             truth=None if self.truth is None else self.truth[slice(*self.truth_start[[first, last]])],
         )
+        return part
 
     def __getitem__(self, i: int) -> Event:
         if not -len(self) <= i < len(self):
@@ -195,31 +197,24 @@ class Block:
             and others have not.
         """
         events = list(events)
-        pools: dict[tuple[bytes, bytes], int] = {}
-        firsts: list[Event] = []
-        pool = np.empty(len(events), np.int32)
         for i, event in enumerate(events):
             _check(event, i)
-            features = b"" if event.arm_features is None else np.asarray(event.arm_features, np.float64).tobytes()
-            pool[i] = pools.setdefault((np.asarray(event.arms, np.int64).tobytes(), features), len(pools))
-            if pool[i] == len(firsts):
-                firsts.append(event)
-        with_propensity = _all_or_none(events, "propensity")
-        with_arms = _all_or_none(events, "arm_features")
-        with_truth = _all_or_none(events, "truth")
+        sizes = np.array([len(e.arms) for e in events], np.int64)
+        ids, features = _joined(events, "arms", np.int64), _joined(events, "arm_features", np.float64)
+        pool, pool_start, pool_ids, arm_features = distinct_pools(*runs_of_pools(sizes, _given(ids), features))
         return cls(
-            time=np.array([e.time for e in events], np.int64),
+            time=_given(_column(events, "time", np.int64)),
             pool=pool,
-            shown=np.array([e.shown for e in events], np.int32),
-            reward=np.array([e.reward for e in events], np.float64),
-            pool_start=as_starts([len(e.arms) for e in firsts]),
-            pool_ids=_joined([e.arms for e in firsts], np.int64),
+            shown=_given(_column(events, "shown", np.int32)),
+            reward=_given(_column(events, "reward", np.float64)),
+            pool_start=pool_start,
+            pool_ids=pool_ids,
             user_start=as_starts([len(e.user_index) for e in events]),
-            user_index=_joined([e.user_index for e in events], np.int32),
-            user_value=_joined([e.user_value for e in events], np.float64),
-            propensity=np.array([e.propensity for e in events], np.float64) if with_propensity else None,
-            arm_features=np.concatenate([e.arm_features for e in firsts], dtype=np.float64) if with_arms else None,  # type: ignore[misc]
-            truth=_joined([e.truth for e in events], np.float64) if with_truth else None,
+            user_index=_given(_joined(events, "user_index", np.int32)),
+            user_value=_given(_joined(events, "user_value", np.float64)),
+            propensity=_column(events, "propensity", np.float64),
+            arm_features=arm_features,
+            truth=_joined(events, "truth", np.float64),
         )
 
     @classmethod
@@ -287,34 +282,15 @@ def having(wrong: NDArray[np.bool_], lengths: Ints) -> NDArray[np.bool_]:
     return rows
 
 
-def merged_pools(
-    sizes: Ints, ids: Ints, features: Floats | None
-) -> tuple[NDArray[np.int32], Ints, Ints, Floats | None]:
-    """One table of the distinct pools among those of all lines, and each line's row in it; numbered by first use."""
-    start = as_starts(sizes)
-    # A pool rarely changes from line to line: after one look at its neighbour, few lines are left to compare.
+def runs_of_pools(sizes: Ints, ids: Ints, features: Floats | None) -> tuple[Ints, Ints, Ints, Floats | None]:
+    """A table of pools from one pool a line: a line whose pool is that of the line before has the same row."""
     before = np.arange(len(ids)) - np.repeat(np.concatenate(([0], sizes))[:-1], sizes)
     differs = ids != ids[before]
     if features is not None:
         differs |= np.any(features != features[before], axis=1)
     new = having(differs, sizes) | (np.diff(sizes, prepend=-1) != 0)
-    heads = np.flatnonzero(new)
-    first = np.empty(len(heads), np.int64)  # the first head that has the same pool
-    for size in np.unique(sizes[heads]):
-        own = np.flatnonzero(sizes[heads] == size)
-        places = start[heads[own], None] + np.arange(size)
-        bits = ids[places].view(np.uint8)
-        if features is not None:
-            bits = np.hstack([bits, features[places].reshape(len(own), -1).view(np.uint8)])
-        _, place, inverse = np.unique(
-            np.ascontiguousarray(bits).view(f"V{bits.shape[1]}")[:, 0], return_index=True, return_inverse=True
-        )
-        first[own] = own[place][inverse]
-    kept, pool = np.unique(first, return_inverse=True)
-    rows = heads[kept]
-    entries = ranges(start[rows], sizes[rows])
-    table = None if features is None else features[entries]
-    return pool[np.cumsum(new) - 1].astype(np.int32), as_starts(sizes[rows]), ids[entries], table
+    entries = ranges(as_starts(sizes)[:-1][new], sizes[new])
+    return np.cumsum(new) - 1, as_starts(sizes[new]), ids[entries], None if features is None else features[entries]
 
 
 def distinct_pools(
@@ -331,7 +307,7 @@ def distinct_pools(
         if numbers[p] == len(kept):
             kept.append(part)
     starts = as_starts([part.stop - part.start for part in kept])
-    ids = _joined([pool_ids[part] for part in kept], np.int64)
+    ids = np.concatenate([pool_ids[:0], *(pool_ids[part] for part in kept)])
     rows = None if arm_features is None else np.concatenate([arm_features[:0], *(arm_features[part] for part in kept)])
     return numbers[pool], starts, ids, rows
 
@@ -350,16 +326,22 @@ def _check(event: Event, i: int) -> None:
     def wrong(what: str) -> InputError:
         return InputError(f"event {i}: {what}")
 
-    arms = len(event.arms)
-    if not 0 <= event.shown < arms:
+    try:
+        arms, index, values = (len(column) for column in (event.arms, event.user_index, event.user_value))
+        steps = np.diff(np.asarray(event.user_index, np.int64), prepend=-1)
+        rows = {name: len(v) for name in ("arm_features", "truth") if (v := getattr(event, name)) is not None}
+        inside = bool(0 <= event.shown < arms)
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise wrong(f"expected the columns that `Event` describes, got one of another kind ({error}).") from None
+    if not inside:
         raise wrong(f"`shown` must be a position in its {arms} arms, got {event.shown}.")
-    if len(event.user_index) != len(event.user_value):
-        raise wrong(f"got {len(event.user_index)} user indices but {len(event.user_value)} values.")
-    if np.any(np.diff(event.user_index, prepend=-1) <= 0):
+    if index != values:
+        raise wrong(f"got {index} user indices but {values} values.")
+    if np.any(steps <= 0):
         raise wrong("user indices must be at least 0 and increase. Sort them, and merge repeated ones.")
-    for name, values in (("arm_features", event.arm_features), ("truth", event.truth)):
-        if values is not None and len(values) != arms:
-            raise wrong(f"got {len(values)} rows of `{name}` for {arms} arms.")
+    for name, count in rows.items():
+        if count != arms:
+            raise wrong(f"got {count} rows of `{name}` for {arms} arms.")
 
 
 def _all_or_none(parts: list[Any], name: str) -> bool:
@@ -374,8 +356,41 @@ def as_starts(lengths: list[int] | Ints) -> Ints:
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 
-def _joined(parts: list[Any], dtype: type) -> NDArray[Any]:
-    return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype, copy=False)
+def _column(events: list[Event], name: str, dtype: type) -> NDArray[Any] | None:
+    """One number an event, or None where no event has it."""
+    if events and not _all_or_none(events, name):
+        return None
+    return _converted(lambda part: np.array([getattr(event, name) for event in part], dtype), events, name)
+
+
+def _joined(events: list[Event], name: str, dtype: type) -> NDArray[Any] | None:
+    """The arrays of all events, one behind the other, or None where no event has one."""
+    if not events:
+        return np.empty(0, dtype) if name not in ("arm_features", "truth") else None
+    if not _all_or_none(events, name):
+        return None
+    return _converted(
+        lambda part: np.concatenate([np.asarray(getattr(event, name), dtype) for event in part]), events, name
+    )
+
+
+def _converted(build: Callable[[list[Event]], NDArray[Any]], events: list[Event], name: str) -> NDArray[Any]:
+    try:
+        return build(events)
+    except (TypeError, ValueError, OverflowError):
+        for i, event in enumerate(events):
+            try:
+                build([event])
+            except (TypeError, ValueError, OverflowError) as error:
+                got = repr(getattr(event, name))
+                got = got if len(got) <= 60 else f"{got[:60]} ..."
+                raise InputError(f"event {i}: expected numbers that fit `{name}`, got {got} ({error}).") from None
+        raise InputError(f"expected `{name}` of one shape in all events, got several.") from None
+
+
+def _given(column: NDArray[Any] | None) -> NDArray[Any]:
+    assert column is not None
+    return column
 
 
 def _same(one: Any, other: Any) -> bool:

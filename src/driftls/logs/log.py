@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import secrets
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -17,6 +19,7 @@ from driftls.logs.events import Block, Event
 __all__ = ["Counts", "EventLog", "Log"]
 
 MOST_EXAMPLES = 10
+PART = ".driftls-part"  # ends the names of what is still being written
 
 
 @dataclass
@@ -89,26 +92,55 @@ class EventLog(Log):
 
 @contextmanager
 def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Where to write a file or folder; it takes its name when the `with` block is done and all is on the disk."""
-    part = Path(f"{os.fspath(path).rstrip('/')}.part")
-    _remove(part)  # a process that was killed may have left one
+    """Where to write a file or folder; it takes its name when the `with` block is done and all is on the disk.
+
+    Until then it is called ``.<name>.<some letters>.<process>.driftls-part``. What a process that is no more left under
+    such a name is removed; nothing else ever is.
+    """
+    target = Path(os.path.realpath(path))  # a link stays a link
+    if not target.parent.is_dir():
+        raise SettingsError(
+            f"{target.parent}: expected a folder to write {target.name} into. Make it, or choose another."
+        )
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise SettingsError(f"{target}: expected a file or folder, got a device or pipe. Choose another name.")
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*{PART}"):
+        if _orphan(left.name.removesuffix(PART).rpartition(".")[2]):
+            _remove(left)
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.{os.getpid()}{PART}")
     try:
         yield part
         for written in (part, *part.rglob("*")):
             _sync(written)
-        os.replace(part, path)
-        _sync(part.parent)
+        os.replace(part, target)
+        _sync(target.parent)
     finally:
         _remove(part)
 
 
+def _orphan(process: str) -> bool:
+    """Whether there is no process of this number, where that can be asked."""
+    if os.name != "posix" or not process.isdecimal():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
+
+
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    path.unlink(missing_ok=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:
+    if path.is_dir() and os.name != "posix":
+        return
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

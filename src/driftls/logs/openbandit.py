@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class OpenBanditLog(ArrowLog):
         self, paths: list[str], *, on_error: str = "raise", block: int = 32_768, names: Iterable[str] = ()
     ) -> None:
         super().__init__(on_error=on_error, block=block)
+        self.paths = paths
         self._folders = [(_lines_file(path), _items(path)) for path in paths]
         self._index = {name: index for index, name in enumerate(names)}
         self._index.setdefault("constant", 0)
@@ -130,14 +132,28 @@ def _lines_file(folder: str) -> str:
 
 def _items(folder: str) -> Ints:
     path = os.path.join(folder, ITEMS)
-    with open(path, newline="") as file:
+    ids: dict[int, int] = {}
+    with open(path, newline="", encoding="utf-8", errors="replace") as file:
+        rows = csv.DictReader(file)
         try:
-            ids = np.array([int(row["item_id"]) for row in csv.DictReader(file)], np.int64)
-        except (KeyError, ValueError, TypeError) as error:
-            raise LogFormatError(f"{path}: expected a column item_id of whole numbers: {error}.") from None
-    if len(np.unique(ids)) < max(len(ids), 1):
-        raise LogFormatError(f"{path}: expected item ids, no two alike, got {len(ids)} of which some are.")
-    return np.sort(ids)
+            if "item_id" not in (rows.fieldnames or ()):
+                raise LogFormatError(
+                    f"{path}:1: expected a column item_id, got {', '.join(rows.fieldnames or ['none'])}."
+                )
+            for row in rows:
+                text = (row["item_id"] or "").strip()
+                number = int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
+                if number is None or number in ids:
+                    wanted = "whole number of at most 18 digits" if number is None else "number that no other item has"
+                    raise LogFormatError(f"{path}:{rows.line_num}: expected as item_id a {wanted}, got `{text[:24]}`.")
+                ids[number] = rows.line_num
+        except csv.Error as error:
+            raise LogFormatError(
+                f"{path}:{rows.line_num}: expected a line of CSV, got one that is not: {error}."
+            ) from None
+    if not ids:
+        raise LogFormatError(f"{path}: expected at least one item, got none.")
+    return np.array(sorted(ids), np.int64)
 
 
 def _batches(path: str, file: Any) -> Iterator[Any]:
@@ -158,5 +174,6 @@ def _batches(path: str, file: Any) -> Iterator[Any]:
     try:
         for batch in arrow_csv.open_csv(file, **options):
             yield pa.Table.from_batches([batch])
-    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise LogFormatError(f"{path}: {error}") from None
+    except (pa.ArrowException, ValueError, KeyError) as error:
+        names = ", ".join(types)
+        raise LogFormatError(f"{path}: expected CSV with the columns {names}, got: {error}") from None

@@ -16,8 +16,8 @@ from driftls.errors import (
     TruncatedFileError,
     missing_extra,
 )
-from driftls.logs.events import Block, Ints, as_starts, having, merged_pools
-from driftls.logs.log import Log
+from driftls.logs.events import Block, Ints, as_starts, distinct_pools, having, runs_of_pools
+from driftls.logs.log import PART, Log
 
 __all__ = ["ArrowLog", "ParquetLog", "arrow", "is_parquet"]
 
@@ -134,7 +134,7 @@ def _files(path: str) -> list[str]:
     if not os.path.isdir(path):
         return [path]
     below = (file for file in Path(path).rglob("*.parquet") if file.is_file())
-    files = sorted(str(file) for file in below if not any(p.endswith(".part") for p in file.relative_to(path).parts))
+    files = sorted(str(file) for file in below if not any(p.endswith(PART) for p in file.relative_to(path).parts))
     if not files:
         raise LogFormatError(f"{path}: expected a folder with .parquet files in it, got none.")
     return files
@@ -152,21 +152,25 @@ def _opened(path: str) -> Any:
             raise TruncatedFileError(f"{path}: the file breaks off before its footer. Write or fetch it again.")
     try:
         return ParquetFile(path, page_checksum_verification=True)
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptFileError(f"{path}: the footer is damaged: {error}") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(f"{path}: the footer", error) from None
 
 
 def _describe(path: str) -> tuple[int, list[str]]:
     """Lines, and the names of our columns, after a look at their types"""
     with _opened(path) as file:
-        schema, lines = file.schema_arrow, file.metadata.num_rows
+        try:
+            schema, lines = file.schema_arrow, file.metadata.num_rows
+            names = schema.names  # decodes them
+        except (arrow().ArrowException, OSError, ValueError) as error:
+            raise _damaged(f"{path}: the footer", error) from None
     for name, column in COLUMNS.items():
-        if name in schema.names:
+        if name in names:
             if not _is(column, schema.field(name).type):
                 raise LogFormatError(f"{path}: expected `{name}` to be {column}, got {schema.field(name).type}.")
         elif column.required:
-            raise LogFormatError(f"{path}: expected a column `{name}` of {column}, got {', '.join(schema.names)}.")
-    return lines, [name for name in COLUMNS if name in schema.names]
+            raise LogFormatError(f"{path}: expected a column `{name}` of {column}, got {', '.join(names)}.")
+    return lines, [name for name in COLUMNS if name in names]
 
 
 def _is(column: Column, kind: Any) -> bool:
@@ -182,8 +186,12 @@ def _is(column: Column, kind: Any) -> bool:
 def _next(batches: Iterator[Any], where: str) -> Any:
     try:
         return next(batches, None)
-    except (arrow().ArrowException, OSError) as error:
-        raise CorruptFileError(f"{where} is damaged: {error} Write or fetch the file again.") from None
+    except (arrow().ArrowException, OSError, ValueError) as error:
+        raise _damaged(where, error) from None
+
+
+def _damaged(where: str, error: Exception) -> CorruptFileError:
+    return CorruptFileError(f"{where} is damaged: {str(error).rstrip('.')}. Write or fetch the file again.")
 
 
 def _null_checks(batch: Any) -> list[Check]:
@@ -261,7 +269,7 @@ def _packed(parts: dict[str, Part]) -> Block:
     features = None
     if "arm_features" in parts:
         features = parts["arm_features"].values.reshape(len(ids), -1) if len(ids) else np.empty((0, 0))
-    pool, pool_start, pool_ids, arm_features = merged_pools(sizes, ids, features)
+    pool, pool_start, pool_ids, arm_features = distinct_pools(*runs_of_pools(sizes, ids, features))
     return Block(
         time=parts["time"].values,
         pool=pool,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.kernels.compile import kernel
+from driftls.kernels.arrays import kernel
 
 R6A, R6B = 0, 1
 DIM = (6, 136)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from driftls.logs.events import Block, Ints
 from driftls.logs.log import whole
 from driftls.logs.parquet import arrow
 
-__all__ = ["truth_writer", "write_parquet"]
+__all__ = ["write_parquet"]
 
 ROW_GROUP = 16_384  # lines; a reader holds one group at a time, with its candidates line by line
 DAY = 86_400  # seconds
@@ -28,8 +28,8 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
     ----------
     log : Log, SyntheticDay or iterable of Block
     path : path
-        It appears under this name when it is complete; until then, and after an interruption, it is called ``.part``.
-        A file is replaced, a folder that holds something is not.
+        It appears under this name when it is complete. A file is replaced, a folder that holds
+        something is not.
     progress : function of the number of lines written, optional
 
     Raises
@@ -67,13 +67,6 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
                 progress(lines)
         if not writers:
             raise InputError("the log has no events: there is nothing to write.")
-
-
-@contextmanager
-def truth_writer(path: str | os.PathLike[str]) -> Iterator[Callable[[Block], None]]:
-    """A side file of what was to be expected of every candidate: time, arms and truth, one row a line."""
-    with whole(path) as part, _Writer(part) as writer:
-        yield lambda block: writer.add(_table(block).select(["time", "arms", "truth"]))
 
 
 class _Writer:

@@ -1,4 +1,4 @@
-"""Readers of Yahoo's front page logs R6A and R6B, and a writer of R6B.
+"""Readers of Yahoo's front page logs R6A and R6B.
 
 R6B: ``<time> id-<shown> <0|1> |user <id> <id> ... |id-<article> |id-<article> ...``. The user's features are the ids
 of the ones out of 1 .. 136, the constant 1 first; candidates ascend.
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import CorruptFileError, InputError, LogFormatError, TruncatedFileError
+from driftls.errors import CorruptFileError, LogFormatError, TruncatedFileError
 from driftls.logs.events import Block, distinct_pools
 from driftls.logs.log import Log
 from driftls.logs.parser import (
@@ -43,7 +43,6 @@ from driftls.logs.parser import (
     Columns,
     parse,
 )
-from driftls.logs.visitors import aggregates
 
 GZIP: Any = gzip
 GZIP_ERRORS: tuple[type[Exception], ...] = (gzip.BadGzipFile, zlib.error)
@@ -53,7 +52,7 @@ try:  # the same interface, nearly three times as fast
 except ImportError:
     pass
 
-__all__ = ["YahooLog", "r6b_text"]
+__all__ = ["YahooLog"]
 
 NAME = ("R6A", "R6B")
 CHUNK = 1 << 20  # bytes read at a time
@@ -225,44 +224,3 @@ def _kind(path: str) -> int:
         f"{path}:1:1: expected a line of R6B (`<time> id-<article> <0|1> |user ...`) or of R6A "
         f"(`<time> <article> <0|1> |user ...`), got {f'`{first}`' if lines != [b''] else 'an empty file'}."
     )
-
-
-def r6b_text(block: Block) -> bytes:
-    """The lines of a block as R6B writes them.
-
-    Raises
-    ------
-    InputError
-        If R6B has no way to write them: a reward other than 0 and 1, a feature without the value 1 or beyond 136,
-        a user without the constant, candidates that do not ascend.
-    """
-    n, starts = len(block), block.user_start[:-1]
-    within = np.delete(np.diff(block.pool_ids), block.pool_start[1:-1] - 1)
-    for wrong, what in (
-        (~np.isin(block.reward, (0.0, 1.0)), "rewards of 0 or 1"),
-        (block.user_value != 1.0, "features of value 1"),
-        (block.user_index >= DIM[R6B], f"feature indices below {DIM[R6B]}"),
-        (np.diff(block.user_start) == 0, "the constant in every line"),
-        (within <= 0, "candidates in ascending order"),
-    ):
-        if np.any(wrong):
-            raise InputError(f"R6B has only {what}; {np.count_nonzero(wrong)} are not so.")
-    if n and np.any(block.user_index[starts] != 0):
-        raise InputError("R6B has the constant, index 0, in every line.")
-
-    order = aggregates()["emission_order"]
-    names = np.array(order + [i for i in range(1, DIM[R6B] + 1) if i not in order])
-    rank = np.argsort(names - 1)
-    row = np.repeat(np.arange(n), np.diff(block.user_start))
-    ranks = np.sort(row * DIM[R6B] + rank[block.user_index]) - row * DIM[R6B]
-    pools = [block.pool_ids[a:b].tolist() for a, b in zip(block.pool_start, block.pool_start[1:])]
-    shown = block.pool_ids[block.pool_start[block.pool] + block.shown]
-
-    # One token a feature, one before and one after the features of each line.
-    tokens = np.empty(len(row) + 2 * n, object)
-    head = starts + 2 * np.arange(n)
-    tokens[head] = [b"%d id-%d %d |user" % x for x in zip(block.time.tolist(), shown.tolist(), block.reward.tolist())]
-    tokens[np.arange(len(row)) + 2 * row + 1] = np.array([b" %d" % i for i in names.tolist()], object)[ranks]
-    tails = ["".join(f" |id-{i}" for i in ids).encode() + b"\n" for ids in pools]
-    tokens[block.user_start[1:] + 2 * np.arange(n) + 1] = np.array(tails, object)[block.pool]
-    return b"".join(tokens.tolist())

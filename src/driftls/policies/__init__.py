@@ -1,22 +1,10 @@
-"""Who chooses: `choose` an arm, `learn` its reward."""
+"""Policies: `choose` an arm, `learn` its reward, `play` many rounds."""
 
-from driftls.crossed import Crossed
-from driftls.policies.base import Policy
 from driftls.policies.disjoint import DisjointLinUCB
 from driftls.policies.linucb import LinUCB
-from driftls.policies.others import EnsembleTS, Greedy, LinTS, Random
-from driftls.policies.pege import PEGE
-from driftls.policies.pool import FixedPool
+from driftls.policies.policy import Policy
+from driftls.policies.shared import SharedPolicy
+from driftls.policies.simple import Greedy, Random
+from driftls.policies.thompson import EnsembleTS, LinTS
 
-__all__ = [
-    "PEGE",
-    "Crossed",
-    "DisjointLinUCB",
-    "EnsembleTS",
-    "FixedPool",
-    "Greedy",
-    "LinTS",
-    "LinUCB",
-    "Policy",
-    "Random",
-]
+__all__ = ["DisjointLinUCB", "EnsembleTS", "Greedy", "LinTS", "LinUCB", "Policy", "Random", "SharedPolicy"]

@@ -8,19 +8,19 @@ import numpy as np
 
 from driftls.draws import Draws, Seed
 from driftls.errors import SettingsError
-from driftls.kernels.judge import LOOK
-from driftls.policies.base import Policy
-from driftls.policies.ridge import FIRST_LOOK, can_adapt
+from driftls.policies.evidence import FIRST_LOOK, can_adapt, look, next_look
+from driftls.policies.shared import SharedPolicy
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
 from driftls.trackers import CD, RLS, SAGA, Tracker
+from driftls.trackers.base import whole_number
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth, Width
 
-# Up to this dimension d^2 is affordable, though the fast parts are faster: python -m benchmarks.bandits cost.
+# Up to this dimension d^2 is affordable, though the fast parts are faster.
 EXACT_UP_TO = 200
 GRAM_UP_TO = 5_000
 
 
-class LinUCB(Policy):
+class LinUCB(SharedPolicy):
     """Chooses argmax theta.x + kappa width(x).
 
     Parameters
@@ -38,7 +38,7 @@ class LinUCB(Policy):
     sigmas : float, optional
         1, or 2 where arms have ids and come again and again.
     epsilon, forget_after, seed
-        As for `Policy`.
+        As for `SharedPolicy`.
 
     Examples
     --------
@@ -71,19 +71,19 @@ class LinUCB(Policy):
         self._auto = tracker is None
         self._adaptive = tracker is None and regularisation is None and kappa is None
         self._regularisation = ridge(1.0) if regularisation is None else as_schedule(regularisation, "regularisation")
-        self._seeds = np.random.default_rng(seed).spawn(2)
+        own, self._seed = np.random.default_rng(seed).spawn(2)
         self._sigmas, self.reason = sigmas, "given: tracker and width were chosen by the caller"
-        common = {"kappa": kappa, "epsilon": epsilon, "forget_after": forget_after, "seed": self._seeds[0]}
-        self._common = common
         if tracker is None:
-            assert dim is not None
-            tracker, width = self._decide(dim, sparse=False, recurring=False)
+            tracker, width = self._parts(whole_number(dim, "dim", 1), sparse=False, recurring=False)
         elif width is None:
             width = ExactWidth() if isinstance(tracker, RLS) else DiagonalWidth()
-        super().__init__(tracker, width, sigmas=1.0 if sigmas is None else sigmas, **common)  # type: ignore[arg-type]
+        sigmas = 1.0 if sigmas is None else sigmas
+        super().__init__(
+            tracker, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, forget_after=forget_after, seed=own
+        )
 
-    def _decide(self, dim: int, *, sparse: bool, recurring: bool) -> tuple[Tracker, Width]:
-        lam, seed = self._regularisation, self._seeds[1]
+    def _parts(self, dim: int, *, sparse: bool, recurring: bool) -> tuple[Tracker, Width]:
+        lam, seed = self._regularisation, self._seed
         if dim <= EXACT_UP_TO and not sparse:
             self.reason = f"exact: with {dim} dense features the exact method is affordable, and nothing is lost"
             return RLS(dim, regularisation=lam), ExactWidth()
@@ -97,16 +97,23 @@ class LinUCB(Policy):
         self.reason = f"fast: {dim} {kind} features and arms that change: SAGA, with diagonal widths"
         return SAGA(dim, regularisation=lam, seed=seed), DiagonalWidth()
 
-    def _start(self, sparse: bool, recurring: bool) -> None:
-        if self._auto:  # the first arms are here: the parts are chosen for good
-            tracker, width = self._decide(self.dim, sparse=sparse, recurring=recurring)
-            sigmas = (2.0 if recurring else 1.0) if self._sigmas is None else self._sigmas
-            features, pending = self.features, self._pending
-            Policy.__init__(self, tracker, width, sigmas=sigmas, **self._common)  # type: ignore[arg-type]
-            self.features, self._pending, self._auto = features, pending, False
-        super()._start(sparse, recurring)
-        if self._adaptive and not sparse and not recurring and can_adapt(self.tracker, self._width):
-            self._scalars[LOOK], self._watched = FIRST_LOOK, True
+    def _decide(self, sparse: bool, recurring: bool) -> None:
+        if self._auto:
+            tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
+            self._adopt(tracker, width, (2.0 if recurring else 1.0) if self._sigmas is None else self._sigmas)
+            self._auto = False
+            if self._adaptive and not sparse and not recurring and can_adapt(tracker, width):
+                self.frame["look"] = FIRST_LOOK
+
+    def _look(self) -> None:
+        """Where lambda is estimated, and it is time to: move it."""
+        learned, due = self.frame["learned"], self.frame["look"]
+        model = self._models[0]
+        if 0.0 < due <= learned and model is not None:
+            look(model, self.frame["errors"] / learned)
+            self.frame["look"] = next_look(learned)
+
+    # -- files ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         header, arrays = super().snapshot()
@@ -114,26 +121,21 @@ class LinUCB(Policy):
         if self._auto:
             if not isinstance(self._regularisation, Power):
                 raise SettingsError("regularisation is a function of n, which no file can hold before the first arms.")
-            kept = {**self._common, "seed": self._seed_states()}
-            header["auto"] = {"regularisation": to_header(self._regularisation), "sigmas": self._sigmas, "common": kept}
-            header["auto"]["adaptive"] = self._adaptive
+            header["auto"] = {
+                "regularisation": to_header(self._regularisation),
+                "sigmas": self._sigmas,
+                "adaptive": self._adaptive,
+                "seed": Draws(self._seed).header(),
+            }
         return header, arrays
 
-    def _seed_states(self) -> list[dict[str, Any]]:
-        return [Draws(seed).header() for seed in self._seeds]
-
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self.reason, auto, self._adaptive = str(header["reason"]), header["auto"], False
+        self._auto = auto is not None
+        if auto is not None:
+            self._adaptive, self._sigmas = bool(auto["adaptive"]), auto["sigmas"]
+            self._regularisation = from_header(auto["regularisation"])
+            draws = Draws(0)
+            draws.restore(auto["seed"], np.empty(0))
+            self._seed = draws.generator
         super()._restore(header, arrays)
-        self.reason, self._auto, self._adaptive = header["reason"], header["auto"] is not None, False
-        if self._auto:
-            auto = header["auto"]
-            self._adaptive = auto["adaptive"]
-            self._regularisation, self._sigmas = from_header(auto["regularisation"]), auto["sigmas"]
-            self._seeds = [_generator(state) for state in auto["common"]["seed"]]
-            self._common = {**auto["common"], "seed": self._seeds[0]}
-
-
-def _generator(state: dict[str, Any]) -> np.random.Generator:
-    draws = Draws(0)
-    draws.restore(state, np.empty(0))
-    return draws.generator

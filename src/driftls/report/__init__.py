@@ -9,22 +9,38 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from driftls import __version__
-from driftls.report.figures import check_extra, save
+from driftls.report.figures import save
 from driftls.report.markdown import markdown
-from driftls.report.model import Dot, Dots, Figure, Item, Line, Lines, Mark, Page, Section, Table, number, plus_minus
-from driftls.report.page import html
+from driftls.report.model import (
+    Claim,
+    Dot,
+    Dots,
+    Figure,
+    Finding,
+    Item,
+    Line,
+    Lines,
+    Mark,
+    Page,
+    Section,
+    Table,
+    Verdict,
+    number,
+    plus_minus,
+)  # fmt: skip
+from driftls.report.page import MARKS, counted, html
 from driftls.report.runs import of_runs
 
 __all__ = [
-    "Dot", "Dots", "Figure", "Item", "Line", "Lines", "Mark", "Page", "Section", "Table",
-    "check_extra", "how", "html", "markdown", "number", "of_runs", "plus_minus", "write",
+    "MARKS", "Claim", "Dot", "Dots", "Figure", "Finding", "Item", "Line", "Lines", "Mark", "Page", "Section", "Table",
+    "Verdict", "counted", "how", "html", "markdown", "number", "of_runs", "plus_minus", "write",
 ]  # fmt: skip
 
 
 def write(page: Page, path: str | os.PathLike[str], *, format: str = "html", figures: Path | None = None) -> list[Path]:
     """Write a report as `format`, "html" or "md"; returns the files.
 
-    `figures` is a folder for every figure as SVG and PDF. Markdown cannot do without: it takes one beside the file.
+    `figures` is a folder for every figure as SVG. Markdown cannot do without: it takes one beside the file.
 
     Examples
     --------
@@ -33,9 +49,8 @@ def write(page: Page, path: str | os.PathLike[str], *, format: str = "html", fig
     >>> page = Page("Squares", "", [Section("s", "A line", [], [Lines("f", "y", "", "x", "y", [line])])])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [file.name for file in write(page, Path(folder, "r.md"), format="md")]
-    ['r.md', 'f.svg', 'f.pdf']
+    ['r.md', 'f.svg']
     """
-    check_extra("a report")
     path = Path(path)
     if format == "md" and figures is None:
         figures = path.parent / "figures"
@@ -43,25 +58,24 @@ def write(page: Page, path: str | os.PathLike[str], *, format: str = "html", fig
     files = [path]
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)
-        files += [file for figure in page.figures for file in save(figure, figures)]
+        files += [save(figure, figures) for figure in page.figures]
     inside = os.path.relpath(figures, path.parent) if figures is not None else ""
-    path.write_text(html(page) if format == "html" else markdown(page, Path(inside).as_posix()))
+    text = html(page) if format == "html" else markdown(page, Path(inside).as_posix())
+    path.write_text(text, encoding="utf-8")
     return files
 
 
 def how(**more: str) -> dict[str, str]:
     """How a report was run: the command, versions and machine, and what else is given."""
-    import numba
-    import numpy
-    import scipy
+    from importlib.metadata import version
 
-    versions = f"Python {platform.python_version()}, NumPy {numpy.__version__}, SciPy {scipy.__version__}, "
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba"))
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     return {
         "command": f"`driftls {' '.join(sys.argv[1:])}`",
         **more,
         "driftls": __version__,
-        "with": f"{versions}Numba {numba.__version__}",
-        "machine": machine,
+        "with": f"Python {platform.python_version()}, {versions}",
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores{load}",
         "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }

@@ -1,29 +1,30 @@
-"""Figures as SVG and PDF: one small fixed style, a label beside every line instead of a legend."""
+"""Figures as SVG: a label beside every line instead of a legend, values where one points, colours of the page."""
 
 from __future__ import annotations
 
-import io
 import math
-import re
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from driftls.errors import missing_extra
-from driftls.report.model import Dots, Figure, Line, Lines, number
+from driftls.report.model import Dot, Dots, Figure, Line, Lines, Mark, number, plus_minus
 
-__all__ = ["DARK", "LIGHT", "Look", "check_extra", "draw", "inline", "save", "spread"]
+__all__ = ["DARK", "LIGHT", "NAMES", "STYLE", "Look", "inline", "save", "spread", "variables"]
 
-WIDTH, HEIGHT = 5.4, 3.7  # inches: on a phone's 390 px the text is still 9 px high
-LEFT, TOP, BOTTOM = 0.74, 0.34, 0.52
-SIZE = 10.0
-CHARACTER = 0.079  # inches, the mean at that size
-LABEL = SIZE * 1.25 / 72  # inches from one label to the next
-DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
+WIDTH, HEIGHT, ROW = 400.0, 250.0, 20.0  # on a phone's 390 px the text is still 10 px high
+SMALL = 0.62  # of that height, in the picture of a finding
+SIZE = 11.0
+LETTER = 6.2  # the mean width of a letter
+LABEL = SIZE * 1.25  # from one label to the next
+DASHES = {"solid": "", "dashed": ' stroke-dasharray="6 3"', "dotted": ' stroke-dasharray="1.5 3"'}
+HUGE = 1e300  # beyond it differences overflow: not drawn
+
+Point = tuple[float, float]
 
 
 class Look(NamedTuple):
@@ -38,241 +39,257 @@ class Look(NamedTuple):
     grid: str
     series: tuple[str, ...]
 
-    def colour(self, number: int) -> str:
-        """The colour of a series; 0 is ink, and a seventh series has the colour of the first."""
-        return self.ink if number == 0 else self.series[(number - 1) % len(self.series)]
-
 
 LIGHT = Look("#1a1a1a", "#5f5f5f", "#dedede", ("#004a80", "#7d2200", "#157a5a", "#c030ad", "#a5610d", "#4a20d8"))
 DARK = Look("#ececec", "#a8a8a8", "#3a3a3a", ("#7cc0f5", "#f0602a", "#2fd08f", "#e57fb4", "#e8d63a", "#9a80f5"))
-# no colour at all, but names that the page's style sheet gives a colour to, light or dark
 NAMES = ("ink", "muted", "grid", "c1", "c2", "c3", "c4", "c5", "c6")
-PLACEHOLDERS = tuple(f"#0a0b{number:02x}" for number in range(len(NAMES)))
-NAMED = Look(PLACEHOLDERS[0], PLACEHOLDERS[1], PLACEHOLDERS[2], PLACEHOLDERS[3:])
+# of a figure, within a page or alone; the colours are variables
+STYLE = (
+    "svg text{font:11px system-ui,'DejaVu Sans',sans-serif;fill:currentColor}"
+    ".c0{color:var(--ink)}.c1{color:var(--c1)}.c2{color:var(--c2)}.c3{color:var(--c3)}.c4{color:var(--c4)}"
+    ".c5{color:var(--c5)}.c6{color:var(--c6)}.axis{color:var(--muted)}.grid{stroke:var(--grid);stroke-width:.7}"
+    ".band{fill:currentColor;fill-opacity:.17}.line{fill:none;stroke:currentColor;stroke-width:1.8}"
+    ".thin{fill:none;stroke:currentColor;stroke-width:.7}.dot{fill:currentColor}"
+    ".point{fill:currentColor;fill-opacity:0}.point:hover{fill-opacity:.75}"
+)
 
 
-def check_extra(purpose: str) -> None:
-    """Notice that nothing can be drawn before the work is done, not after."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise missing_extra("matplotlib", "report", purpose) from None
+def variables(look: Look) -> str:
+    """The colours as variables of a style sheet."""
+    return ";".join(f"--{name}:{value}" for name, value in zip(NAMES, (*look[:3], *look.series)))
 
 
-def inline(figure: Figure) -> str:
-    """An SVG element for a page whose style sheet defines --ink, --c1 and so on; ids are the figure's own."""
-    text = _svg(figure, NAMED)
-    text = text[text.index("<svg") :]
-    for placeholder, name in zip(PLACEHOLDERS, NAMES):
-        text = text.replace(placeholder, f"var(--{name})")
-    text = re.sub(r'\b(id="|url\(#|href="#)', rf"\g<1>{figure.name}-", text)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    return text.replace("<svg", f'<svg role="img" aria-label="{escape(figure.title)}"', 1).strip()
+def inline(figure: Figure, *, small: bool = False) -> str:
+    """An SVG element for a page whose style sheet has `STYLE` and the colours."""
+    height, body = _dots(figure) if isinstance(figure, Dots) else _lines(figure, HEIGHT * (SMALL if small else 1.0))
+    label = escape(f"{figure.title}. {figure.caption}")
+    return f'<svg viewBox="0 0 {WIDTH:g} {height:.4g}" role="img" aria-label="{label}">{"".join(body)}</svg>'
 
 
-def save(figure: Figure, folder: Path) -> list[Path]:
-    """The figure as SVG and PDF, in light colours, for a paper; the same bytes for the same figure."""
-    svg, pdf = folder / f"{figure.name}.svg", folder / f"{figure.name}.pdf"
-    svg.write_text(_svg(figure, LIGHT))
-    with _style(LIGHT):
-        draw(figure, LIGHT).savefig(pdf, metadata={"CreationDate": None})
-    return [svg, pdf]
+def save(figure: Figure, folder: Path) -> Path:
+    """The figure as a file, light or dark as its reader; the same bytes for the same figure."""
+    dark = f"@media(prefers-color-scheme:dark){{svg{{{variables(DARK)}}}}}"
+    style = f"<style>svg{{{variables(LIGHT)}}}{dark}{STYLE}</style>"
+    text = inline(figure).replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    path = folder / f"{figure.name}.svg"
+    path.write_text(text.replace(">", f">{style}", 1) + "\n", encoding="utf-8")
+    return path
 
 
-def _svg(figure: Figure, look: Look) -> str:
-    text = io.StringIO()
-    with _style(look):
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        draw(figure, look).savefig(text, format="svg", metadata=nothing)
-    return text.getvalue()
+class Axis(NamedTuple):
+    """From values to places: low and high are at `begin` and `end`."""
 
+    low: float
+    high: float
+    log: bool
+    begin: float
+    end: float
 
-def _style(look: Look) -> Any:
-    import matplotlib as mpl
+    def __call__(self, value: float) -> float:
+        """The place of a value; what is beyond the axis is at its end."""
+        low, high = self.low, self.high
+        if self.log:
+            low, high, value = math.log(low), math.log(high), math.log(max(value, low))
+        return self.begin + min(max((value - low) / (high - low), 0.0), 1.0) * (self.end - self.begin)
 
-    ink = dict.fromkeys(("text.color", "xtick.labelcolor", "ytick.labelcolor", "axes.labelcolor"), look.ink)
-    return mpl.rc_context(
-        {
-            **ink,
-            "font.size": SIZE,
-            "font.family": "DejaVu Sans",
-            "axes.edgecolor": look.muted,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "grid.color": look.grid,
-            "grid.linewidth": 0.7,
-            "xtick.color": look.muted,
-            "ytick.color": look.muted,
-            "xtick.minor.bottom": False,
-            "ytick.minor.left": False,
-            "figure.facecolor": "none",
-            "axes.facecolor": "none",
-            "savefig.facecolor": "none",
-            "svg.fonttype": "none",
-            "svg.hashsalt": "driftls",
-            "pdf.fonttype": 42,
-        }
-    )
-
-
-def draw(figure: Figure, look: Look) -> Any:
-    """The figure for matplotlib."""
-    return _dots(figure, look) if isinstance(figure, Dots) else _lines(figure, look)
-
-
-def _canvas(height: float, left: float, right: float) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure as Canvas
-
-    canvas = Canvas(figsize=(WIDTH, height))
-    box = (left / WIDTH, BOTTOM / height, (WIDTH - left - right) / WIDTH, (height - TOP - BOTTOM) / height)
-    return canvas, canvas.add_axes(box)
-
-
-def _lines(figure: Lines, look: Look) -> Any:
-    shown = [line for line in figure.lines if np.isfinite(line.y).any()]
-    across = [mark for mark in figure.marks if mark.axis == "y"]
-    longest = max(map(len, [*(line.label for line in shown), *(mark.label for mark in across)]), default=0)
-    height = max(HEIGHT, TOP + BOTTOM + LABEL * (len(shown) + len(across)))
-    canvas, axes = _canvas(height, LEFT, 0.3 + CHARACTER * longest)
-    _scales(axes, figure.log)
-    for mark in across:
-        axes.axhline(mark.at, color=look.muted, linewidth=1.0)
-    for line in shown:
-        colour = look.colour(line.colour)
-        marker = "o" if len(line.x) == 1 else ""
-        axes.plot(line.x, line.y, color=colour, linestyle=DASHES[line.dash], linewidth=1.7, marker=marker)
-        if line.low is not None and line.high is not None:
-            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
-    axes.set_xlabel(figure.x)
-    axes.text(-LEFT / (WIDTH * axes.get_position().width), 1.045, figure.y, transform=axes.transAxes, va="bottom")
-    _upright(axes, figure, look)
-    axes.set_xlim(*axes.get_xlim())
-    axes.set_ylim(*_limits(figure))
-    _ticks(axes, figure.log)
-    ends = [_end(line, look) for line in shown]
-    ends += [(mark.label, look.muted, (axes.get_xlim()[1], mark.at)) for mark in across]
-    _labels(axes, ends)
-    return canvas
-
-
-def _limits(figure: Lines) -> tuple[float, float]:
-    """By the lines; a band that is much wider is cut, or it would be all that one sees."""
-    values = [value for line in figure.lines for value in line.y if math.isfinite(value)]
-    values += [mark.at for mark in figure.marks if mark.axis == "y"]
-    if "y" in figure.log:
-        positive = [value for value in values if value > 0.0] or [1.0]
-        return min(positive) / 1.6, max(positive) * 1.6
-    room = 0.08 * (max(values) - min(min(values), 0.0) or 1.0)
-    return min(min(values), 0.0) - (room if min(values) < 0.0 else 0.0), max(values) + room
-
-
-def _end(line: Line, look: Look) -> tuple[str, str, tuple[float, float]]:
-    last = int(np.flatnonzero(np.isfinite(line.y))[-1])
-    return line.label, look.colour(line.colour), (line.x[last], line.y[last])
-
-
-def _labels(axes: Any, ends: list[tuple[str, str, tuple[float, float]]]) -> None:
-    """A label right of the axes for the end of each line, moved apart where lines end close together."""
-    to_axes = axes.transData + axes.transAxes.inverted()
-    heights = [float(np.clip(to_axes.transform(end)[1], 0.0, 1.0)) for _, _, end in ends]
-    gap = LABEL / (axes.figure.get_figheight() - TOP - BOTTOM)
-    for (label, colour, end), place in zip(ends, spread(heights, gap)):
-        axes.annotate(
-            label,
-            xy=end,
-            xytext=(1.045, place),
-            textcoords="axes fraction",
-            color=colour,
-            va="center",
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "relpos": (0, 0.5), "shrinkB": 0},
-        )
-
-
-def _dots(figure: Dots, look: Look) -> Any:
-    height = TOP + BOTTOM + 0.27 * len(figure.dots)
-    longest = max(len(dot.label) for dot in figure.dots)
-    canvas, axes = _canvas(height, 0.2 + CHARACTER * longest, 1.15)
-    _scales(axes, figure.log)
-    for place, dot in enumerate(figure.dots):
-        colour = look.colour(dot.colour)
-        axes.plot([dot.value], [place], "o", color=colour, markersize=6)
-        if dot.half is not None and math.isfinite(dot.half):
-            axes.plot([dot.value - dot.half, dot.value + dot.half], [place, place], color=colour, linewidth=1.7)
-        half = "" if dot.half is None else f" ± {number(dot.half)}"
-        axes.annotate(
-            f"{number(dot.value)}{half}",
-            xy=(1.02, place),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            color=colour,
-            annotation_clip=False,
-        )
-    axes.set_yticks(range(len(figure.dots)), [dot.label for dot in figure.dots])
-    axes.set_ylim(len(figure.dots) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(figure.x)
-    _upright(axes, figure, look)
-    names = axes.yaxis.get_major_locator(), axes.yaxis.get_major_formatter()
-    _ticks(axes, figure.log)
-    axes.yaxis.set_major_locator(names[0])
-    axes.yaxis.set_major_formatter(names[1])
-    return canvas
-
-
-def _upright(axes: Any, figure: Figure, look: Look) -> None:
-    """The marks at values of x, labelled inside the axes on the side that has room."""
-    marks = [mark for mark in figure.marks if mark.axis == "x"]
-    for mark in marks:
-        axes.axvline(mark.at, color=look.muted, linewidth=1.0, linestyle=DASHES["dashed"])
-    low, high = axes.get_xlim()
-    for mark in marks:
-        share = (axes.transData + axes.transAxes.inverted()).transform((mark.at, 1.0))[0]
-        late = share > 0.5
-        axes.annotate(
-            mark.label,
-            xy=(mark.at, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(-4 if late else 4, 2),
-            textcoords="offset points",
-            ha="right" if late else "left",
-            va="bottom",
-            color=look.muted,
-            annotation_clip=False,
-        )
-    axes.set_xlim(low, high)
-
-
-def _scales(axes: Any, log: str) -> None:
-    for name, scale in (("x", axes.set_xscale), ("y", axes.set_yscale)):
-        if name in log:
-            scale("log")
-
-
-def _ticks(axes: Any, log: str) -> None:
-    """A few round numbers: powers of ten, and 2 and 5 between them where the axis is short."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-
-    for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
-        low, high = axis.get_view_interval()
-        if name in log and high > 5.0 * low:
-            subs = (1.0, 2.0, 5.0) if high < 50.0 * low else (1.0,)
-            axis.set_major_locator(LogLocator(subs=subs, numticks=7))
+    def ticks(self) -> list[float]:
+        """A few round numbers: powers of ten, and 2 and 5 between them where the axis is short."""
+        if self.log and self.high > 5.0 * self.low:
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            each = max(1, (last - first) // 5)
+            leads = (1.0, 2.0, 5.0) if self.high < 50.0 * self.low else (1.0,)
+            ticks = [lead * 10.0**power for power in range(first, last + 1, each) for lead in leads]
         else:
-            axis.set_major_locator(MaxNLocator(4 if name in log else 5))
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+            span = self.high - self.low
+            ten = 10.0 ** math.floor(math.log10(span / 4.0))
+            step = next(lead * ten for lead in (1.0, 2.0, 5.0, 10.0) if lead * ten >= span / 5.5)
+            ticks = [step * k for k in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+        return [tick for tick in ticks if self.low * (1 - 1e-9) <= tick <= self.high * (1 + 1e-9) or tick == 0.0]
 
 
-def spread(places: list[float], gap: float) -> NDArray[np.float64]:
+def _axis(values: Iterable[float], log: bool, begin: float, end: float, room: float = 0.06) -> Axis:
+    """Around the values, with some room."""
+    usable = [value for value in values if _usable(value, log)] or [1.0]
+    low, high = min(usable), max(usable)
+    if log:
+        part = max((high / low) ** room, 1.0 if high > low else 2.0)
+        return Axis(low / part, high * part, True, begin, end)
+    part = room * (high - low) or 0.5 * abs(high) or 1.0
+    return Axis(low - part * (low != 0.0), high + part, False, begin, end)
+
+
+def _drawn(line: Line, log: str) -> list[Point]:
+    """The points that have a place."""
+    return [(x, y) for x, y in zip(line.x, line.y) if _usable(x, "x" in log) and _usable(y, "y" in log)]
+
+
+def _usable(value: float, log: bool) -> bool:
+    return math.isfinite(value) and abs(value) < HUGE and (value > 1.0 / HUGE or not log)
+
+
+def _lines(figure: Lines, height: float) -> tuple[float, list[str]]:
+    shown = [(line, points) for line in figure.lines if (points := _drawn(line, figure.log))]
+    across = [mark for mark in figure.marks if mark.axis == "y"]
+    labels = [line.label for line, _ in shown] + [mark.label for mark in across]
+    height = max(height, 60.0 + LABEL * len(labels))
+    top, bottom, right = 24.0, height - 36.0, WIDTH - 14.0 - LETTER * max(map(_long, labels), default=0)
+    ys = [y for _, points in shown for _, y in points] + [mark.at for mark in across]
+    ys += _bands([line for line, _ in shown], ys, "y" in figure.log)
+    down = _axis(ys if "y" in figure.log else [0.0, *ys], "y" in figure.log, bottom, top)
+    left = 10.0 + LETTER * max(len(number(tick)) for tick in down.ticks() or [0.0])
+    over = _axis([x for _, points in shown for x, _ in points], "x" in figure.log, left, right, 0.02)
+    body = [_text(0.0, 12.0, figure.y, "c0"), *_grid(over, down, top, bottom, left, right)]
+    body.append(_text(0.5 * (left + right), height - 5.0, figure.x, "c0", "middle"))
+    body += [_straight(left, down(mark.at), right, down(mark.at), "axis thin") for mark in across]
+    body += _upright(figure.marks, over, top, bottom)
+    ends = [down(points[-1][1]) for _, points in shown] + [down(mark.at) for mark in across]
+    places = top + spread([(end - top) / (bottom - top) for end in ends], LABEL / (bottom - top)) * (bottom - top)
+    for (line, points), place in zip(shown, places):
+        body.append(_series(line, points, figure, (over, down), Label(line.label, right, float(place))))
+    for mark, place in zip(across, places[len(shown) :]):
+        body.append(f'<g class="axis">{Label(mark.label, right, float(place)).svg(right, down(mark.at))}</g>')
+    return height, body
+
+
+def _bands(lines: list[Line], ys: list[float], log: bool) -> list[float]:
+    """The ends of bands; what is far from all lines is cut, or it would be all that one sees."""
+    low, high = min(ys, default=1.0), max(ys, default=1.0)
+    low, high = (low / 2.0, high * 2.0) if log else (low - 0.3 * (high - low), high + 0.3 * (high - low))
+    return [min(max(end, low), high) for line in lines for end in (*(line.low or ()), *(line.high or ())) if end == end]
+
+
+class Label(NamedTuple):
+    """The name of a line, right of the axes."""
+
+    text: str
+    right: float
+    place: float
+
+    def svg(self, x: float, y: float) -> str:
+        """With a thin line to where the line ends."""
+        lead = _straight(x, y, self.right + 8.0, self.place, "thin")
+        return f'<g class="label">{lead}{_text(self.right + 10.0, self.place + 0.36 * SIZE, _short(self.text), "")}</g>'
+
+
+def _series(line: Line, points: list[Point], figure: Lines, axes: tuple[Axis, Axis], label: Label) -> str:
+    over, down = axes
+    places = [(over(x), down(y)) for x, y in points]
+    parts = [f'<g class="series c{_colour(line.colour)}">']
+    if line.low is not None and line.high is not None:
+        band = {x: (low, high) for x, low, high in zip(line.x, line.low, line.high) if math.isfinite(low + high)}
+        kept = [(over(x), down(band[x][0]), down(band[x][1])) for x, _ in points if x in band]
+        around = [(x, low) for x, low, _ in kept] + [(x, high) for x, _, high in reversed(kept)]
+        parts.append(f'<path class="band" d="{_path(around)}Z"/>' if len(kept) > 1 else "")
+    else:
+        band = {}
+    if len(places) == 1:
+        parts.append(f'<circle class="dot" cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="4"/>')
+    parts.append(f'<path class="line"{DASHES[line.dash]} d="{_path(places)}"/>')
+    for (x, y), (a, b) in zip(points, places):
+        told = f"{line.label}, {figure.x} {number(x)}: {number(y)}" + _range(band.get(x))
+        parts.append(_point(a, b, told))
+    return "".join(parts) + label.svg(*places[-1]) + "</g>"
+
+
+def _dots(figure: Dots) -> tuple[float, list[str]]:
+    values = [_value(dot) for dot in figure.dots]
+    height = 58.0 + ROW * len(figure.dots)
+    left = 8.0 + LETTER * max((_long(dot.label) for dot in figure.dots), default=0)
+    right, top, bottom = WIDTH - 8.0 - LETTER * max(map(len, values), default=0), 20.0, height - 36.0
+    reach = [value for dot in figure.dots for value in (dot.value, *(dot.interval or ()))]
+    reach += [mark.at for mark in figure.marks]
+    over = _axis(reach, "x" in figure.log, left + 6.0, right - 6.0, 0.03)
+    body = [*_grid(over, None, top, bottom, left, right), *_upright(figure.marks, over, top, bottom)]
+    body.append(_text(0.5 * (left + right), height - 5.0, figure.x, "c0", "middle"))
+    for k, dot in enumerate(figure.dots):
+        y, shade = top + ROW * (k + 0.5), _colour(dot.colour)
+        body.append(f'<g class="c{shade}">{_text(left - 4.0, y + 4.0, _short(dot.label), "", "end")}')
+        body.append(_text(right + 6.0, y + 4.0, values[k], ""))
+        if _usable(dot.value, over.log):
+            x, (low, high) = over(dot.value), dot.interval or (dot.value, dot.value)
+            body.append(_straight(over(low), y, over(high), y, "line"))
+            body.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.6"/>')
+            body.append(_point(x, y, f"{dot.label}: {values[k]}{_range(dot.ends)}"))
+        body.append("</g>")
+    return height, body
+
+
+def _value(dot: Dot) -> str:
+    if dot.half is not None and math.isfinite(dot.half):
+        return plus_minus(dot.value, dot.half)
+    return number(dot.value)
+
+
+def _range(ends: Sequence[float] | None) -> str:
+    return "" if ends is None else f" ({number(ends[0])} to {number(ends[1])})"
+
+
+def _grid(over: Axis, down: Axis | None, top: float, bottom: float, left: float, right: float) -> list[str]:
+    """Grid lines with their numbers, and the axes."""
+    out, free = [], -math.inf
+    for tick in over.ticks():
+        x, word = over(tick), number(tick)
+        out.append(_straight(x, top, x, bottom, "grid"))
+        if x - 0.5 * LETTER * len(word) > free:  # no number upon another
+            out.append(_text(x, bottom + 14.0, word, "axis", "middle"))
+            free = x + 0.5 * LETTER * len(word) + 4.0
+    for tick in down.ticks() if down else ():
+        out.append(_straight(left, down(tick), right, down(tick), "grid"))  # type: ignore[misc]
+        out.append(_text(left - 4.0, down(tick) + 4.0, number(tick), "axis", "end"))  # type: ignore[misc]
+    out.append(_straight(left, bottom, right, bottom, "axis thin"))
+    return [*out, _straight(left, top, left, bottom, "axis thin")]
+
+
+def _upright(marks: Sequence[Mark], over: Axis, top: float, bottom: float) -> list[str]:
+    """The marks at values of x, labelled above the axes on the side that has room."""
+    out = []
+    for mark in marks:
+        if mark.axis == "x":
+            x = over(mark.at)
+            late = x > 0.5 * (over.begin + over.end)
+            out.append(f'<path class="axis thin"{DASHES["dashed"]} d="M{x:.1f} {top:.1f}V{bottom:.1f}"/>')
+            out.append(_text(x + (3.0 if late else -3.0), top - 4.0, mark.label, "axis", "end" if late else "start"))
+    return out
+
+
+def _colour(wanted: int) -> int:
+    """A seventh series has the colour of the first."""
+    return 0 if wanted == 0 else (wanted - 1) % 6 + 1
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= 30 else label[:29] + "…"
+
+
+def _long(label: str) -> int:
+    return len(_short(label))
+
+
+def _path(places: Sequence[Point]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+
+
+def _straight(x: float, y: float, to_x: float, to_y: float, kind: str) -> str:
+    return f'<path class="{kind}" d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"/>'
+
+
+def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
+    side = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    kind = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{kind}{side}>{escape(text)}</text>'
+
+
+def _point(x: float, y: float, told: str) -> str:
+    """Where one points at to be told a value."""
+    return f'<circle class="point" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{escape(told)}</title></circle>'
+
+
+def spread(places: Sequence[float], gap: float) -> NDArray[np.float64]:
     """The nearest places from 0 to 1, in the same order, that are at least `gap` apart, as long as there is room."""
     order = np.argsort(places, kind="stable")
     shift = gap * np.arange(len(places))
     out = np.empty(len(places))
-    if places:
+    if len(places):
         nearest = isotonic_regression(np.asarray(places)[order] - shift).x
         out[order] = np.clip(nearest, 0.0, max(1.0 - shift[-1], 0.0)) + shift
     return out

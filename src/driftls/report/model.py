@@ -1,48 +1,78 @@
-"""What a report is made of: a page of sections, each with text, figures and tables. Nothing here draws."""
+"""What a report is made of: a page of sections, each with claims, figures and tables. Nothing here draws."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from driftls.run import interval
 
-__all__ = ["Dot", "Dots", "Figure", "Item", "Line", "Lines", "Mark", "Page", "Section", "Table", "number", "plus_minus"]
+__all__ = [
+    "Claim", "Dot", "Dots", "Figure", "Finding", "Item", "Line", "Lines", "Mark", "Page", "Section", "Table", "Verdict",
+    "number", "plus_minus",
+]  # fmt: skip
 
 Floats = Sequence[float]
-
-
+Verdict = Literal["holds", "in part", "fails"]
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+FORMULA = tuple("=+-@＝＋－＠")  # what a spreadsheet may take for the begin of a formula
 
 
 def number(value: float) -> str:
     """As short as it can be read: 1,000, 0.01, 10⁻⁵."""
     if value == 0.0 or not math.isfinite(value):
         return f"{value:g}"
-    exponent = math.floor(math.log10(abs(value)) + 1e-9)
-    if -4 <= exponent < 6:
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    lead = f"{value / 10.0**exponent:.2g}"
-    power = "10" + str(exponent).translate(SUPERSCRIPT)
-    return power if lead == "1" else f"{lead}·{power}"
+    if 1e-4 <= float(f"{abs(value):.2e}") < 1e6:
+        return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    lead, _, exponent = f"{value:.1e}".partition("e")
+    power = "10" + str(int(exponent)).translate(SUPERSCRIPT)
+    return power if lead == "1.0" else f"{lead.removesuffix('.0')}·{power}"
 
 
 def plus_minus(mean: float, half: float) -> str:
-    """A mean with half of its interval, where it has one."""
-    return f"{number(mean)} ± {number(half)}" if math.isfinite(half) else number(mean)
+    """A mean with half of its interval, where it has one, to as many places as the interval warrants.
+
+    >>> plus_minus(76.214, 3.618), plus_minus(0.5, float("inf"))
+    ('76.2 ± 3.6', '0.5')
+    """
+    if not math.isfinite(half) or not math.isfinite(mean):
+        return number(mean)
+    places = 1 - math.floor(math.log10(half)) if half > 0.0 else 9
+    if 0 <= places <= 4 and abs(mean) < 1e6:
+        return f"{mean:,.{places}f} ± {half:,.{places}f}"
+    return f"{number(mean)} ± {number(float(f'{half:.2g}'))}"
 
 
 def _csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([[_cell(cell) for cell in row] for row in [head, *rows]])
     return text.getvalue()
+
+
+def _cell(cell: Any) -> Any:
+    """One line of text that no spreadsheet takes for a formula: what looks like one begins with an apostrophe."""
+    if not isinstance(cell, str):
+        return cell
+    cell = re.sub(r"\s+", " ", cell)
+    safe = not cell.lstrip().startswith(FORMULA) or re.fullmatch(r"[-+]?[\d,]*\.?\d+(e[-+]?\d+)?", cell)
+    return cell if safe else f"'{cell}"
+
+
+class _Named:
+    """A name is an id of the page and a file's name: letters, digits, _ and - alone, wherever it came from."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", re.sub(r"[^\w-]+", "-", self.name, flags=re.ASCII)[:80])
 
 
 @dataclass(frozen=True)
@@ -56,10 +86,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """A series; `colour` counts in the palette, 0 is the colour of text. `low` and `high` bound its band.
-
-    A series of one point is drawn as a dot.
-    """
+    """A series; `colour` counts in the palette, 0 is the colour of text. `low` and `high` bound its band."""
 
     label: str
     x: Floats
@@ -71,17 +98,29 @@ class Line:
 
     @classmethod
     def over_seeds(cls, label: str, x: Floats, runs: Sequence[Floats], colour: int = 0, dash: str = "solid") -> Line:
-        """The mean of several runs with its 95% interval; of one run, the run."""
-        pairs = [interval(values) for values in zip(*runs)]
-        mean = [middle for middle, _ in pairs]
-        if len(runs) == 1:
-            return cls(label, x, mean, colour, dash)
-        low, high = ([middle + sign * half for middle, half in pairs] for sign in (-1, 1))
+        """The mean of several runs with its 95% interval; of one run, the run.
+
+        Where all runs are positive the interval is that of the logarithm (to first order): it never reaches 0.
+
+        >>> line = Line.over_seeds("wide", [1], [[1.0], [3.0]])
+        >>> line.y, line.low[0] > 0.0
+        ([2.0], True)
+        """
+        with np.errstate(all="ignore"):
+            pairs = [interval(values) for values in zip(*runs)]
+            mean = [middle for middle, _ in pairs]
+            if len(runs) < 2:
+                return cls(label, x, mean, colour, dash)
+            grows = all(value > 0.0 for values in runs for value in values)
+            low, high = (
+                [float(m * np.exp(sign * half / m) if grows else m + sign * half) for m, half in pairs]
+                for sign in (-1, 1)
+            )
         return cls(label, x, mean, colour, dash, low, high)
 
 
 @dataclass(frozen=True)
-class Lines:
+class Lines(_Named):
     """A figure of series over one pair of axes; `log` says which of the axes are logarithmic."""
 
     name: str
@@ -99,26 +138,33 @@ class Lines:
 
     def csv(self) -> str:
         """Every point that is drawn."""
-        rows = [
-            (line.label, *point)
-            for line in self.lines
-            for point in zip_longest(line.x, line.y, line.low or [], line.high or [])
-        ]
-        return _csv(["series", self.x, self.y, "low", "high"], rows)
+        bands = ((line, zip_longest(line.x, line.y, line.low or [], line.high or [])) for line in self.lines)
+        return _csv(
+            ["series", self.x, self.y, "low", "high"],
+            [(line.label, *point) for line, points in bands for point in points],
+        )
 
 
 @dataclass(frozen=True)
 class Dot:
-    """One value with half of its interval, if it has one."""
+    """One value with half of its interval, or with an interval that need not be even, if it has one."""
 
     label: str
     value: float
     half: float | None = None
     colour: int = 1
+    ends: tuple[float, float] | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """From where to where."""
+        if self.half is not None and math.isfinite(self.half):
+            return self.value - self.half, self.value + self.half
+        return self.ends
 
 
 @dataclass(frozen=True)
-class Dots:
+class Dots(_Named):
     """A figure of single values, one a row."""
 
     name: str
@@ -131,15 +177,15 @@ class Dots:
 
     def data(self) -> dict[str, Any]:
         """Every value that is drawn, for machines."""
-        return {dot.label: {"value": dot.value, "half": dot.half} for dot in self.dots}
+        return {dot.label: {"value": dot.value, "interval": dot.interval} for dot in self.dots}
 
     def csv(self) -> str:
         """Every value that is drawn."""
-        return _csv(["name", self.x, "half interval"], [(dot.label, dot.value, dot.half) for dot in self.dots])
+        return _csv(["name", self.x, "low", "high"], [(d.label, d.value, *(d.interval or ("", ""))) for d in self.dots])
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(_Named):
     """Rows of cells that are text already: what is shown is what is copied."""
 
     name: str
@@ -162,14 +208,36 @@ Item = Figure | Table
 
 
 @dataclass(frozen=True)
-class Section:
-    """A heading, paragraphs, then figures and tables. `found` is its one line in the summary."""
+class Claim:
+    """What was claimed, what was measured, and whether the one bears out the other."""
+
+    claim: str
+    measured: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One plain sentence with its number, beside a small picture."""
+
+    text: str
+    picture: Figure
+
+
+@dataclass(frozen=True)
+class Section(_Named):
+    """A heading, then figures, tables and text. `found` is its one line in a summary.
+
+    Where there are claims, they come first, and tables and text are folded away.
+    """
 
     name: str
     title: str
     text: Sequence[str]
     items: Sequence[Item] = ()
     found: str = ""
+    claims: Sequence[Claim] = ()
+    findings: Sequence[Finding] = ()
 
 
 @dataclass(frozen=True)
@@ -184,7 +252,12 @@ class Page:
     def data(self) -> dict[str, Any]:
         """All that the page shows, for machines."""
         return {
-            section.name: {"found": section.found, **{item.name: item.data() for item in section.items}}
+            section.name: {
+                "found": section.found,
+                "findings": [finding.text for finding in section.findings],
+                "claims": [[claim.verdict, claim.claim, claim.measured] for claim in section.claims],
+                **{item.name: item.data() for item in section.items},
+            }
             for section in self.sections
         }
 

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Sequence
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 
-from driftls.report.figures import DARK, LIGHT, NAMES, Look, inline
-from driftls.report.model import Figure, Item, Page, Section, Table
+from driftls.report.figures import DARK, LIGHT, STYLE, inline, variables
+from driftls.report.model import Claim, Figure, Item, Page, Section, Table, Verdict
 
-__all__ = ["html"]
+__all__ = ["MARKS", "counted", "html"]
 
-# The browser itself refuses whatever would leave the page.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-COPY = """
-document.querySelectorAll("button[data-table]").forEach(button => button.addEventListener("click", () => {
-  const rows = [...document.querySelectorAll("#" + button.dataset.table + " tr")];
-  const text = rows.map(row => [...row.cells].map(cell => cell.innerText).join("\\t")).join("\\n");
-  navigator.clipboard.writeText(text).then(() => { button.textContent = "copied"; });
-}));
-"""
+HERE = Path(__file__).parent
+SCRIPT = (HERE / "page.js").read_text(encoding="utf-8")
+CSS = (HERE / "style.css").read_text(encoding="utf-8")
+CSS = CSS.replace("LIGHT", variables(LIGHT)).replace("DARK", variables(DARK)) + STYLE
 NUMBERS = re.compile(r"[-+−–±\d.,·%×⁻⁰¹²³⁴⁵⁶⁷⁸⁹ ]*|inf|nan")
+MARKS: dict[Verdict, str] = {"holds": "✓ holds", "in part": "◐ holds in part", "fails": "✗ does not hold"}
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+# The browser itself refuses whatever would leave the page, and whatever is not this style and this script.
+POLICY = f"default-src 'none'; style-src {_hash(CSS)}; script-src {_hash(SCRIPT)}; base-uri 'none'; form-action 'none'"
 
 
 def html(page: Page) -> str:
-    """The page."""
-    found = [section for section in page.sections if section.found]
-    summary = "".join(f'<li><a href="#{s.name}">{_text(s.title)}</a>: {_text(s.found)}</li>' for s in found)
+    """The page; complete without its script, which copies tables, tells values and switches lines off."""
     how = "".join(f"<dt>{_text(key)}</dt><dd>{_text(value)}</dd>" for key, value in page.how.items())
     sections = "\n".join(map(_section, page.sections))
     return f"""<!doctype html>
@@ -38,38 +42,84 @@ def html(page: Page) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <title>{_text(page.title)}</title>
-<style>{_style()}</style>
+<style>{CSS}</style>
 </head>
 <body>
 <header><h1>{_text(page.title)}</h1><p>{_text(page.lead)}</p></header>
 <main>
-<div class="summary"><ul>{summary}</ul></div>
+{_summary(page)}
+{_claims(page)}
 {sections}
 </main>
 <footer><h3>How it was run</h3><dl>{how}</dl></footer>
-<script>{COPY}</script>
+<script>{SCRIPT}</script>
 </body>
 </html>
 """
 
 
-def _style() -> str:
-    text = Path(__file__).with_name("style.css").read_text()
-    return text.replace("LIGHT", _variables(LIGHT)).replace("DARK", _variables(DARK))
+def _summary(page: Page) -> str:
+    """The findings with their pictures; where there are none, a line a section."""
+    findings = "".join(
+        f'<a class="finding" href="#{section.name}"><p>{_text(finding.text)}</p>'
+        f"{inline(finding.picture, small=True)}</a>"
+        for section in page.sections
+        for finding in section.findings
+    )
+    if findings:
+        return f'<div class="findings">{findings}</div>'
+    found = "".join(
+        f'<li><a href="#{section.name}">{_text(section.title)}</a>: {_text(section.found)}</li>'
+        for section in page.sections
+        if section.found
+    )
+    return f'<div class="summary"><ul>{found}</ul></div>' if found else ""
 
 
-def _variables(look: Look) -> str:
-    return ";".join(f"--{name}:{value}" for name, value in zip(NAMES, (*look[:3], *look.series)))
+def counted(page: Page) -> str:
+    """How many claims hold, in one sentence."""
+    kinds = Counter(claim.verdict for section in page.sections for claim in section.claims)
+    hold, part, fail = (kinds[verdict] for verdict in MARKS)
+    return f"Of {hold + part + fail} claims of the paper, {hold} hold, {part} hold in part, {fail} do not hold."
+
+
+def _claims(page: Page) -> str:
+    """All claims in one table, each with a link to its section."""
+    rows = "".join(
+        f'<tr><td>{_mark(claim)}</td><td><a href="#{section.name}">{_text(claim.claim)}</a></td>'
+        f"<td>{_text(claim.measured)}</td></tr>"
+        for section in page.sections
+        for claim in section.claims
+    )
+    if not rows:
+        return ""
+    return (
+        f'<section id="claims"><h2>Is the paper right?</h2><p>{_text(counted(page))}</p><div class="scroll">'
+        "<table><thead><tr><th></th><th>The paper</th><th>Measured here</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _mark(claim: Claim) -> str:
+    return f'<span class="mark {claim.verdict.replace(" ", "-")}">{MARKS[claim.verdict]}</span>'
 
 
 def _section(section: Section) -> str:
+    claims = "".join(
+        f'<div class="claim">{_mark(claim)}<p><b>The paper:</b> {_text(claim.claim)}<br>'
+        f"<b>Measured:</b> {_text(claim.measured)}</p></div>"
+        for claim in section.claims
+    )
     text = "".join(f"<p>{_text(paragraph)}</p>" for paragraph in section.text)
-    items = "\n".join(map(_item, section.items))
-    return f'<section id="{section.name}"><h2>{_text(section.title)}</h2>{text}\n{items}</section>'
-
-
-def _item(item: Item) -> str:
-    return _table(item) if isinstance(item, Table) else _figure(item)
+    figures = "\n".join(_figure(item) for item in section.items if not isinstance(item, Table))
+    tables = "\n".join(_table(item) for item in section.items if isinstance(item, Table))
+    details = text + tables
+    if section.claims and details:
+        details = f"<details><summary>How it was measured, and the numbers</summary>{details}</details>"
+    head = f"<h2>{_text(section.title)}</h2>{claims}"
+    body = f'<div class="figures">{figures}</div>' if figures else ""
+    order = body + details if section.claims else text + tables + body
+    return f'<section id="{section.name}">{head}\n{order}</section>'
 
 
 def _figure(figure: Figure) -> str:
@@ -93,7 +143,7 @@ def _table(table: Table) -> str:
 
 def _cells(tag: str, row: Sequence[str], words: list[bool]) -> str:
     """A row; columns of numbers are on the right, and never broken."""
-    kinds = [' class="words"' if word else "" for word in words]
+    kinds = [' class="words"' if word else ' class="number"' for word in words]
     return f"<tr>{''.join(f'<{tag}{kind}>{_text(cell)}</{tag}>' for cell, kind in zip(row, kinds))}</tr>"
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
 from math import isfinite
+
+import numpy as np
 
 from driftls.errors import InputError
 from driftls.report.model import Item, Line, Lines, Page, Section, Table, number, plus_minus
@@ -15,6 +18,7 @@ __all__ = ["of_runs"]
 Groups = dict[str, list[Run]]  # runs of one problem, by policy
 
 
+@np.errstate(all="ignore")  # runs that went wrong overflow
 def of_runs(runs: Sequence[Run], how: dict[str, str] | None = None) -> Page:
     """A section for each problem: every trace against the rounds, mean and 95% interval over seeds, and a table.
 
@@ -40,19 +44,23 @@ def _section(rank: int, runs: list[Run]) -> Section:
     for run in runs:
         groups.setdefault(run.policy, []).append(run)
     traces = list(dict.fromkeys(trace for run in runs for trace in run.traces))
-    figures: list[Item] = [_figure(f"{rank}-{trace}", trace, groups) for trace in traces]
+    figures: list[Item] = [
+        # what cannot be an id as it is gets a number, so that no two are alike
+        _figure(f"{rank}-{trace if re.fullmatch(r'[a-z_]{1,40}', trace) else k}", trace, groups)
+        for k, trace in enumerate(traces)
+    ]
     title = f"{runs[0].problem}, {runs[0].rounds:,} rounds"
     unfinished = sum(run.partial for run in runs)
-    text = [f"{unfinished} of these runs were interrupted."] if unfinished else []
+    text = [f"{unfinished} of these runs did not finish."] if unfinished else []
     return Section(f"problem-{rank}", title, text, [_table(rank, traces, groups), *figures], _found(groups))
 
 
 def _figure(name: str, trace: str, groups: Groups) -> Lines:
-    lines = []
-    for colour, (policy, runs) in enumerate(groups.items(), 1):
-        having = [run for run in runs if trace in run.traces]
-        if having:
-            lines.append(_line(policy, trace, having, colour))
+    lines = [
+        _line(policy, trace, having, colour)
+        for colour, (policy, runs) in enumerate(groups.items(), 1)
+        if (having := [run for run in runs if run.traces.get(trace)])
+    ]
     values = [value for line in lines for value in line.y if isfinite(value)]
     log = "xy" if values and min(values) > 0 and max(values) > 50 * min(values) else "x"
     word = trace.replace("_", " ")
@@ -60,20 +68,27 @@ def _figure(name: str, trace: str, groups: Groups) -> Lines:
 
 
 def _line(policy: str, trace: str, runs: list[Run], colour: int) -> Line:
-    points = sorted(set.intersection(*(set(run.points) for run in runs)))
-    values = [[run.traces[trace][run.points.index(point)] for point in points] for run in runs]
-    return Line.over_seeds(policy, points, values, colour, "solid" if colour <= 6 else "dashed")
+    """Over the points that all runs have."""
+    values = [dict(zip(run.points, run.traces[trace])) for run in runs]
+    points = sorted(set.intersection(*map(set, values)))
+    dash = "solid" if colour <= 6 else "dashed"
+    return Line.over_seeds(policy, points, [[run[point] for point in points] for run in values], colour, dash)
 
 
 def _table(rank: int, traces: list[str], groups: Groups) -> Table:
     rows = []
     for policy, runs in groups.items():
-        cells = [_cell([run.last(trace) for run in runs if trace in run.traces]) for trace in traces]
+        cells = [_cell(_ends(runs, trace)) for trace in traces]
         rounds = sum(run.rounds for run in runs)
-        spent = [1e6 * sum(run.seconds.get(part, 0.0) for run in runs) / rounds for part in ("choose", "learn")]
-        rows.append([policy, str(len(runs)), *cells, *map(number, spent)])
-    head = ["policy", "seeds", *(trace.replace("_", " ") for trace in traces), "choose, µs", "learn, µs"]
+        # choosing and learning apart where the rounds came from Python, together in a compiled loop
+        spent = sum(run.seconds.get(part, 0.0) for run in runs for part in ("choose", "learn", "play"))
+        rows.append([policy, str(len(runs)), *cells, number(1e6 * spent / rounds) if rounds else ""])
+    head = ["policy", "seeds", *(trace.replace("_", " ") for trace in traces), "µs a round"]
     return Table(f"{rank}-final", "At the end", head, rows, "Mean ± half of the 95% interval over seeds.")
+
+
+def _ends(runs: list[Run], trace: str) -> list[float]:
+    return [run.traces[trace][-1] for run in runs if run.traces.get(trace)]
 
 
 def _cell(values: list[float]) -> str:
@@ -83,13 +98,10 @@ def _cell(values: list[float]) -> str:
 def _found(groups: Groups) -> str:
     """Who came first, by the trace that says most."""
     for trace, best in (("regret", min), ("ctr", max), ("reward", max)):
-        ends = {
-            policy: interval([run.last(trace) for run in runs])[0]
-            for policy, runs in groups.items()
-            if all(trace in run.traces for run in runs)
-        }
-        if ends:
-            first = best(ends, key=lambda policy: ends[policy])
+        finals = {policy: _ends(runs, trace) for policy, runs in groups.items()}
+        if all(len(finals[policy]) == len(runs) for policy, runs in groups.items()):
+            means = {policy: interval(values)[0] for policy, values in finals.items()}
+            first = best(means, key=lambda policy: means[policy])
             word = "lowest" if best is min else "highest"
-            return f"{first} has the {word} {trace}, {number(ends[first])} on average."
+            return f"{first} has the {word} {trace}, {number(means[first])} on average."
     return ""

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import weakref
+import threading
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls import schedules
 from driftls.draws import TAPE, Draws, Seed
-from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.errors import CorruptFileError, DimensionError, SettingsError
 from driftls.history import History, Mapped, describe, from_header
-from driftls.kernels import track
-from driftls.kernels.frames import pack
-from driftls.kernels.rows import CrossRows, DenseRows, SparseRows
-from driftls.kernels.schedules import Plan
-from driftls.kernels.track import Log
-from driftls.persistence import Saveable
+from driftls.inputs import Stage, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
+from driftls.kernels import learn as kernels
+from driftls.kernels.parts import Frame, Part
+from driftls.kernels.records import TRACKER
+from driftls.persistence import Saveable, checked, expect
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule
-from driftls.trackers.inputs import Block, as_block, as_features, checked, fault
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
 LOOKAHEAD, SPARSE_LOOKAHEAD = 2, 4  # steps; a sparse row is fetched in three stages
-SMALLEST_PIECE = 1024
-TEXT: tuple[type, ...] = (str, bytes, np.str_, np.bytes_)
-MOST = np.iinfo(np.int64).max
+MOST_STEPS = 10_000_000  # a row: as many uniforms are drawn ahead
+NUMBERS = ("max_norm2", "error2", "max_y2", "a", "b", "p", "q")  # of the record, which a file keeps for every tracker
 
 
 class TrackingError(NamedTuple):
@@ -40,11 +36,17 @@ class TrackingError(NamedTuple):
 class Tracker(Saveable):
     """Follows a least-squares solution while rows keep coming.
 
-    A subclass names its state (`_state_class`, `_allocate`), its draws a row, and its target.
+    A subclass says which parts serve it (`parts`), which quantities it keeps for each coordinate and which numbers of
+    its record a file must have (`quantities`, `numbers`), allocates what else it needs (`_allocate`), and has a target.
+
+    Calls from several threads take turns; trackers of their own run in parallel.
     """
 
-    _state_class: ClassVar[type[NamedTuple]]
-    _draws_rows: ClassVar[bool] = True
+    parts: ClassVar[dict[str, Part]]  # enter, forget, descend
+    quantities: ClassVar[int] = 2
+    numbers: ClassVar[tuple[str, ...]] = ()
+    interleaved: ClassVar[bool] = True  # for sparse rows, a coordinate's quantities are adjacent: one cache line
+    draws_rows: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -57,38 +59,33 @@ class Tracker(Saveable):
         seed: Seed = None,
         guard: bool = True,
     ) -> None:
-        if not (isinstance(dim, int | np.integer) and 1 <= dim < 2**31):
-            raise SettingsError(f"dim must be a whole number of at least 1, got {dim!r}.")
-        if not (isinstance(steps, int | np.integer) and steps >= 0):
-            raise SettingsError(f"steps must be a whole number of at least 0, got {steps!r}.")
-        self.dim = int(dim)
+        self.dim, self.steps = whole_number(dim, "dim", 1), whole_number(steps, "steps", 0, MOST_STEPS)
         self.step_size: Schedule = as_schedule(step_size, "step_size")
         self.regularisation: Schedule = as_schedule(regularisation, "regularisation")
         if isinstance(self.regularisation, Normalised):
             raise SettingsError("regularisation cannot be Normalised: pass a number, a Power or ridge(total).")
-        self.steps = int(steps)
         self.guard = bool(guard)
-        if history is not None and not (isinstance(history, History) and history.kind != track.NOTHING):
+        if history is not None and not isinstance(history, History):
             raise SettingsError(f"history must be a Growing(), Reservoir(), Window() or Mapped(), got {history!r}.")
-        self.history = history
+        self.history = History() if history is None else history
+        self.lock = threading.RLock()
         self._draws = self._tape(seed)
-        self._book = np.zeros(track.BOOK, dtype=np.int64)
-        self._health = np.zeros(track.HEALTH)
-        self._state: Any = None  # made when the first row tells whether rows are dense or sparse
-        self._sparse = False
-        self._dtype: np.dtype[Any] = np.dtype(np.float64) if history is None else history.dtype
+        self.frame = Frame(TRACKER)
+        self._stage = Stage(self.dim)
+        self._state: dict[str, NDArray[Any]] = {}  # made when the first row tells whether rows are dense or sparse
         self._target: Any = None
-        self._credit = 0
-        self._y = np.zeros(1)
 
     def _tape(self, seed: Seed, size: int = TAPE) -> Draws:
         return Draws(seed, max(size, self.steps + 1))  # at least what one row reads
 
     # -- what a subclass says ------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _allocate(self, sparse: bool) -> NamedTuple:
-        """A new state."""
+    def _allocate(self) -> dict[str, NDArray[Any]]:
+        """Arrays beyond the coordinates, by the name of their field."""
+        return {}
+
+    def _begin(self) -> None:
+        """Write numbers of the record that do not begin at 0."""
 
     @property
     @abstractmethod
@@ -99,181 +96,181 @@ class Tracker(Saveable):
         """Settings beyond the common ones, for a file and for repr."""
         return {}
 
+    def attend(self) -> None:
+        """A kernel asks for what it cannot do itself: sums made afresh from the rows held."""
+        raise AssertionError(f"{type(self).__name__} has nothing to attend to")
+
+    def refresh(self) -> None:
+        """Have theta ready to be read."""
+
     # -- learning ------------------------------------------------------------------------------------------------
 
     def update(self, x: Any, y: float) -> None:
-        """Take one row: a dense vector or a sparse row. Equal to `partial_fit` of a block of one."""
-        state = self._state
-        if state is not None and self._credit > 0 and type(x) is np.ndarray and self._usable(x):
-            try:
-                self._y[0] = y
-            except (TypeError, ValueError):
-                raise InputError(f"y must be a number, got {y!r}.") from None
-            if type(y) in TEXT:  # which numpy would read as a number
-                raise InputError(f"y must be a number, got {y!r}.")
-            self._credit -= 1
-            status = self._dense(self._words, x.reshape(1, -1), self._y, 0, 1)
-            if status:
-                raise fault(status, int(self._book[track.FAULT_ROW]), len(self), self.dim)
-            return
-        x = as_features(x)
-        if sp.issparse(x):
-            if x.ndim == 2 and 1 not in x.shape:
-                raise DimensionError(f"x must be one row, got shape {x.shape}. Use partial_fit for a block.")
-            x = x.reshape(1, -1)
-        else:
-            if x.ndim == 1:
-                x = x.reshape(1, -1)
-            elif x.shape[:1] != (1,):
-                raise DimensionError(
-                    f"x must be one row of {self.dim} features, got shape {x.shape}. Use partial_fit for a block."
-                )
-        self.partial_fit(x, [y])
+        """Take one row: a dense vector, a sparse row, or (indices, values). Equal to `partial_fit` of a block of one."""
+        with self.lock:
+            if not (type(y) is float and self._stage.sparse is not None and self._stage.take_row(x)):
+                y = as_number(y, "y")
+                self._take(self._one_row(x))
+            self._stage.y[0] = y
+            self._learn(0, 1)
 
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Take a block of rows: an array or a sparse matrix. Equal, to the bit, to taking them one by one."""
-        block = self._checked(X, y)
-        rows = len(block.y)
-        if rows == 0:
-            return self
-        if self._state is None:
-            self._start(isinstance(block, SparseRows))
-        done = 0
-        try:
-            while done < rows:
-                upto = min(rows, done + self._prepare(rows - done, block, done))
-                done = self._advance(block, done, upto)
-        except Exception:
-            if len(self) == 0:
-                self._unstart()
-            raise
+        targets = as_numbers(y, "y must be a vector")
+        rows: Any = as_rows(list(X) if is_pair(X) else X, self.dim)  # a tuple of rows is a matrix here
+        if targets.ndim != 1 or rows.shape[0] != targets.size:
+            raise DimensionError(
+                f"X must be a matrix and y a vector with one entry a row, got shapes {tuple(rows.shape)}, {targets.shape}."
+            )
+        with self.lock:
+            if targets.size:
+                self._take(rows)
+                with np.errstate(over="ignore"):
+                    self._stage.y[: targets.size] = targets
+                self._learn(0, targets.size)
         return self
 
-    def _advance(self, block: Block, first: int, last: int) -> int:
-        if isinstance(block, DenseRows):
-            status = self._dense(self._words, block.X, block.y, first, last)
-        else:
-            status = self._sparse_entry(self._words, *block, self.dim, first, last)
-        self._credit -= int(self._book[track.DONE]) - first
-        if status:
-            raise fault(status, int(self._book[track.FAULT_ROW]), len(self), self.dim)
-        return last
-
-    def _checked(self, X: Any, y: Any) -> Block:
-        X, targets = checked(X, y, self.dim)
-        return as_block(X, targets, bool(sp.issparse(X)) if self._state is None else self._sparse, self._dtype)
-
-    def _start(self, sparse: bool) -> None:
-        """The first rows are here: dense or sparse, from now on."""
-        if self.history is not None:
-            self.history.open(self.dim, sparse)
-        self._bind(sparse, self._allocate(sparse))
-
-    def _unstart(self) -> None:
-        """The first rows were refused: the next ones may be of the other kind."""
-        self._state = None
-        self._book = np.zeros(track.BOOK, dtype=np.int64)
-        if self.history is not None:
-            self.history.unopen()
-
-    def _bind(self, sparse: bool, state: NamedTuple) -> None:
-        history = self.history
-        self._sparse = sparse
-        self._dtype = np.dtype(np.float64) if history is None else history.dtype
-        self._shape = (self.dim,)
-        self._state = state
-        if history is not None:
-            self._book = history.book
-            history.owner = weakref.ref(self)
-        width = (16.0 if sparse else self.dim) * self._dtype.itemsize
-        knobs = np.zeros(track.KNOBS)
-        knobs[track.STEPS] = self.steps
-        knobs[track.DRAWS] = self._draws_rows
-        knobs[track.GUARD] = self.guard
-        knobs[track.LOOKAHEAD] = SPARSE_LOOKAHEAD if sparse else LOOKAHEAD
-        knobs[track.NORMALISE] = getattr(self, "newest", False)
-        knobs[track.PREFETCH_FROM] = PREFETCH_FROM_BYTES / width
-        empty = np.empty(0)
-        self._plan = Plan(schedules.encode(self.step_size), empty, schedules.encode(self.regularisation), empty, knobs)
-        self._dense, self._sparse_entry, self._read, *self._predict = track.entries(self._state_class)
-        self._frame()
-
-    def _frame(self) -> None:
-        """Write the addresses of all arrays down again: one of them has moved."""
-        rows: Any = None if self.history is None else self.history.rows
-        if rows is None:
-            y = np.empty(0)
-            rows = DenseRows(np.empty((0, self.dim), dtype=self._dtype), y)
-            if self._sparse:
-                whole = np.empty(0, dtype=np.int64)
-                rows = SparseRows(whole, whole, np.empty(0, dtype=np.int32), np.empty(0, dtype=self._dtype), y)
-        log = Log(self._book, self._health, self._draws.tape, self._draws.cursor)
-        self._alive = (self._state, self._plan, log, rows)  # the words are addresses: the arrays must live
-        self._words = pack(self._alive)
-
-    def _prepare(self, wanted: int, block: Block, first: int) -> int:
-        """Have draws, room and schedule values ready; returns for how many rows of the block (at least one)."""
-        rows = self._drawable(wanted)
-        if self.history is not None and self.history.capacity:  # what is overwritten within a block needs no room
-            rows = min(rows, max(self.history.capacity, SMALLEST_PIECE))
-        if isinstance(block, CrossRows):  # one row
-            nnz = int((1 + block.shared[0]) * (block.stop - block.start)[first // block.shift.size])
-        else:
-            nnz = int(block.stop[first + rows - 1] - block.start[first]) if isinstance(block, SparseRows) else 0
-        return self._make_room(rows, nnz, wanted)  # the check looks at the schedules of all that is wanted
-
-    def _drawable(self, wanted: int) -> int:
-        """At most as many rows as the tape has draws for."""
-        per_row = self._draws_per_row
-        return min(wanted, self._draws.tape.size // per_row) if per_row else wanted
-
-    def _make_room(self, rows: int, nnz: int, planned: int) -> int:
-        per_row, history = self._draws_per_row, self.history
-        ahead = self._tabulate(int(self._book[track.SEEN]) + planned)  # first: a function of n may fail
-        if per_row:
-            ahead = min(ahead, self._draws.ready(rows * per_row) // per_row)
-        if history is not None:
-            history.reserve(rows, nnz)
-            if self._sparse:
-                ahead = rows
-            elif history.capacity is None:
-                ahead = min(ahead, int(self._book[track.CAPACITY] - self._book[track.HELD]))
-            self._grow(int(self._book[track.CAPACITY]))
-        state, plan, _, held = self._alive
-        if state is not self._state or plan is not self._plan or (history is not None and held is not history.rows):
-            self._frame()
-        self._credit = ahead
+    def _one_row(self, x: Any) -> Any:
+        """One row, as a block of one."""
+        if not is_pair(x) and not is_sparse(x):
+            x = np.atleast_2d(as_numbers(x, "x must be a vector"))
+        rows: Any = as_rows(x, self.dim, "x")
+        if rows.shape[0] != 1:
+            raise DimensionError(
+                f"x must be one row of {self.dim} features, got {rows.shape[0]} rows. Use partial_fit for a block."
+            )
         return rows
+
+    def _take(self, rows: Any) -> None:
+        """Copy rows to where the kernel reads them; the first ones decide whether rows are dense or sparse."""
+        first = self._stage.sparse is None
+        if first:
+            self.start(not isinstance(rows, np.ndarray))
+        try:
+            self._stage.take(rows)
+        except BaseException:
+            if first:
+                self.unstart()
+            raise
+
+    def _learn(self, first: int, last: int) -> None:
+        """Take rows of the stage, making room and attending to the state where the kernel asks for it."""
+        frame, block = self.frame, last - first > 1
+        try:
+            while status := kernels.learn(frame.address, first, last):
+                if status == kernels.NO_ROOM:
+                    first = frame["done"]
+                    self.make_room(self._stage.frame, first, last, block)
+                    block = False
+                elif status == kernels.ATTEND:
+                    first = frame["done"]
+                    self.attend()
+                    if first == last:
+                        break
+                else:
+                    row = f"after row {len(self)}" if status == kernels.DIVERGED else f"row {frame['fault_row']}"
+                    raise fault(int(status), row, self.dim)
+        except BaseException:
+            if len(self) == 0:
+                self.unstart()
+            raise
+        finally:
+            frame["checked"] = 0
+
+    def start(self, sparse: bool) -> None:
+        """The first rows are here: dense or sparse, from now on."""
+        if self.history.dim:
+            raise SettingsError("a history serves one tracker. Give each tracker a history of its own.")
+        self.history.open(self.dim, sparse)
+        try:
+            self._wire(sparse)
+        except BaseException:
+            self.unstart()
+            raise
+
+    def unstart(self) -> None:
+        """The first rows were refused: the next ones may be of the other kind."""
+        self._state, self.frame, self._stage = {}, Frame(TRACKER), Stage(self.dim)
+        self.history.unopen()
+
+    def _wire(self, sparse: bool) -> None:
+        """Allocate the state and write all addresses and settings into the record."""
+        self._stage.start(sparse)
+        coords = np.zeros((self.dim, self.quantities)).T if sparse and self.interleaved else np.zeros((self.quantities, self.dim))
+        self._state = {"coords": coords, **self._allocate()}
+        self.frame.set(
+            **{"g": coords[0], **dict(zip(("u", "g", "extra"), coords))},  # a scheme without g reads b = 0 times u
+            **{name: array for name, array in self._state.items() if name != "coords"},
+            **{name: part for name, part in self.parts.items() if part is not None},
+            dim=self.dim,
+            sparse=sparse,
+            stride=(self.quantities if self.interleaved else 1) if sparse else 0,
+            history=self.history.frame,
+            counts=self.history.counts,
+            block=self._stage.frame,
+            tape=self._draws.tape,
+            tape_size=self._draws.tape.size,
+            cursor=self._draws.cursor,
+            steps=self.steps,
+            draws=self.draws_rows,
+            guard=self.guard,
+            lookahead=SPARSE_LOOKAHEAD if sparse else LOOKAHEAD,
+            a=1.0,
+            p=1.0,
+            **schedules.fields(self.step_size, "step"),
+            **schedules.fields(self.regularisation, "ridge"),
+        )
+        self._out(1)
+        self._begin()
+
+    def _out(self, count: int) -> NDArray[np.float64]:
+        """Room for so many numbers that a kernel answers with."""
+        out: Any = self.frame.arrays.get("out")
+        if out is None or out.size < count:
+            out = np.zeros(max(count, 64))
+            self.frame["out"] = out
+        return out  # type: ignore[no-any-return]
+
+    def make_room(self, rows: Frame, first: int, last: int, whole: bool = False) -> None:
+        """Have draws, schedule values and a place in the history ready for some of these rows, at least for the first.
+
+        `whole` is for a block of which no row was taken yet: what can fail must do so for all of its rows, now.
+        """
+        history, frame, piece = self.history, self.frame, min(last - first, 1024)
+        count = last - first if whole else piece
+        for name, schedule in (("step", self.step_size), ("ridge", self.regularisation)):
+            if isinstance(schedule, Tabulated):  # first: a function of n may fail
+                table = schedule.reach(history.seen + count)
+                frame.set(**{f"{name}_table": table, f"{name}_length": table.size})
+        kept, nnz = piece if history.evicts else count, 0
+        if rows["sparse"]:
+            start, stop = rows.arrays["start"], rows.arrays["stop"]
+            nnz = int((stop[first : first + kept] - start[first : first + kept]).sum())
+        history.reserve(kept, nnz)
+        self._follow_history()
+        if self._draws_per_row:
+            self._draws.ready(min(piece, max(1, self._draws.tape.size // self._draws_per_row)) * self._draws_per_row)
+
+    def _follow_history(self) -> None:
+        """Tables with an entry a row grow with the history; one that leaves the cache is read ahead."""
+        length = int(self.history.frame["count"])
+        residual = self._state.get("residual")
+        if residual is not None and residual.size < length:
+            self._state["residual"] = np.concatenate([residual, np.zeros(length - residual.size)])
+            self.frame["residual"] = self._state["residual"]
+        size = self.history.frame.arrays["values"].nbytes if length else 0
+        if self.draws_rows and size > PREFETCH_FROM_BYTES and not self.frame["ahead"]:
+            self.frame["ahead"] = kernels.look_ahead
 
     @property
     def _draws_per_row(self) -> int:
-        placing = self.history is not None and self.history.kind == track.RESERVOIR
-        return (self.steps if self._draws_rows else 0) + placing
-
-    def _tabulate(self, n: int) -> int:
-        """Tables of functions reach row n at least; returns for how many more rows they do."""
-        ahead = MOST
-        for schedule, name in ((self.step_size, "step_table"), (self.regularisation, "regularisation_table")):
-            if isinstance(schedule, Tabulated):
-                table = schedule.reach(n)
-                if table is not getattr(self._plan, name):
-                    self._plan = self._plan._replace(**{name: table})
-                ahead = min(ahead, table.size - int(self._book[track.SEEN]))
-        return ahead
-
-    def _grow(self, length: int) -> None:
-        """A table with an entry a row follows the history."""
-        residual = getattr(self._state, "residual", None)
-        if residual is not None and residual.size < length:
-            grown = np.zeros(length)
-            grown[: residual.size] = residual
-            self._state = self._state._replace(residual=grown)
+        return (self.steps if self.draws_rows else 0) + (self.history.kind == kernels.RESERVOIR)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """Rows seen: n."""
-        return int(self._book[track.SEEN])
+        return self.history.seen
 
     @property
     def n(self) -> int:
@@ -281,73 +278,74 @@ class Tracker(Saveable):
         return len(self)
 
     @property
+    def sparse(self) -> bool | None:
+        """Whether rows are kept sparse; None before the first."""
+        return self._stage.sparse
+
+    @property
     def theta(self) -> NDArray[np.float64]:
         """The present estimate, a fresh array."""
-        out = np.zeros(self.dim)
-        if self._state is not None:
-            self._read(self._state, out)
-        return out
+        with self.lock:
+            if self.sparse is None:
+                return np.zeros(self.dim)
+            self.refresh()
+            out = self._out(self.dim)
+            kernels.read_theta(self.frame.address, 0, self.dim)
+            return out[: self.dim].copy()
 
     def predict(self, X: Any) -> Any:
         """theta . x for a row (a number) or for each row of a block (a vector), in O(nnz) each."""
-        if type(X) is np.ndarray and self._state is not None and self._usable(X):
-            answer = np.empty(1)
-            self._predict[0](self._words, X.reshape(1, -1), answer)
-            return float(answer[0])
-        X = as_features(X)
-        single = X.ndim == 1
-        if single:
-            X = X.reshape(1, -1)
-        X, out = checked(X, np.zeros(X.shape[0] if X.ndim else 0), self.dim)
-        if self._state is not None:
-            block, (dense, sparse) = as_block(X, out, self._sparse, self._dtype), self._predict
-            if isinstance(block, DenseRows):
-                status = dense(self._words, block.X, out)
-            else:
-                status = sparse(self._words, *block[:4], self.dim, out)
-            if status:
-                raise fault(status, 0, len(self), self.dim)
-        return float(out[0]) if single else out
+        with self.lock:
+            if self._stage.sparse is not None and self._stage.take_row(X):
+                self.refresh()
+                return self._predicted(1).item(0)
+            if not is_pair(X) and not is_sparse(X):
+                X = as_numbers(X, "X must be a matrix")
+            single = is_pair(X) or getattr(X, "ndim", 2) == 1
+            rows: Any = self._one_row(X) if single else as_rows(X, self.dim)
+            if self._stage.sparse is None:
+                return 0.0 if single else np.zeros(rows.shape[0])
+            self.refresh()
+            found = self._predicted(self._stage.take(rows)).copy()
+            return float(found[0]) if single else found
 
-    def _usable(self, x: NDArray[Any]) -> bool:
-        """Whether this row can be handed to a kernel as it is."""
-        return x.dtype == self._dtype and x.shape == self._shape and x.flags.carray and not self._sparse
+    def _predicted(self, count: int) -> NDArray[np.float64]:
+        out = self._out(count)
+        if status := kernels.predict(self.frame.address, 0, count):
+            raise fault(int(status), f"row {self.frame['fault_row']}", self.dim)
+        return out[:count]
 
     def tracking_error(self) -> TrackingError:
         """||theta - target.theta||, absolute and relative to ||target.theta||."""
-        exact = self.target.theta
-        absolute, size = float(np.linalg.norm(self.theta - exact)), float(np.linalg.norm(exact))
+        with self.lock:
+            exact = self.target.theta
+            absolute, size = float(np.linalg.norm(self.theta - exact)), float(np.linalg.norm(exact))
         return TrackingError(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
 
-    def _set_ridge(self, total: float) -> None:
-        """From now on n lambda_n = total."""
-        self.regularisation = schedules.ridge(total)
-        self._plan.regularisation[:] = schedules.encode(self.regularisation)
-
-    def _let_go(self) -> None:
-        """The history was closed: keep its counters, forget the addresses of its rows."""
-        assert self.history is not None
-        self._book, self._credit = self.history.book, 0
-        self._frame()
+    def set_ridge(self, schedule: Schedule) -> None:
+        """From now on lambda_n is another one: where a policy estimates it from the data."""
+        with self.lock:
+            self.regularisation = schedule
+            self.frame.set(**schedules.fields(schedule, "ridge"))
 
     # -- files ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same tracker."""
-        header: dict[str, Any] = {
-            "class": type(self).__name__,
-            "settings": self._saved_settings(),
-            "draws": self._draws.header(),
-            "book": [int(entry) for entry in self._book],
-            "history": None if self.history is None else self.history.header(),
-            "sparse": None if self._state is None else self._sparse,
-        }
-        arrays: dict[str, Any] = {"health": self._health, "unread": self._draws.unread()}
-        if self._state is not None:
-            # (quantity, coordinate) tables are saved in this order of axes, whatever their order in memory
-            arrays |= {f"state.{name}": array for name, array in self._state._asdict().items()}
-        if self.history is not None:
-            arrays |= {f"history.{name}": array for name, array in self.history.arrays().items()}
+        with self.lock:
+            self.refresh()
+            header: dict[str, Any] = {
+                "class": type(self).__name__,
+                "settings": self._saved_settings(),
+                "draws": self._draws.header(),
+                "history": self.history.header(),
+                "sparse": self.sparse,
+                "numbers": {name: self.frame[name] for name in (*NUMBERS, *self.numbers)},
+            }
+            arrays: dict[str, Any] = {"unread": self._draws.unread()}
+            if self.sparse is not None:
+                arrays |= {f"state.{name}": np.array(array) for name, array in self._state.items()}
+                arrays |= {f"history.{name}": np.array(array) for name, array in self.history.saved_arrays().items()}
         return header, arrays
 
     @classmethod
@@ -362,53 +360,57 @@ class Tracker(Saveable):
                 settings[name] = functions.pop(name) if kept is None else schedules.from_header(kept)
         if functions:
             raise SettingsError(f"load() takes no {', '.join(functions)}: it is kept in the file.")
-        history = None if header["history"] is None else from_header(header["history"])
-        tracker = cls._from_settings(settings, history)
+        tracker = cls._from_settings(settings, from_header(header["history"]))
         tracker._restore(header, arrays)
         return tracker
 
+    def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
+        if self._draws.tape.size < self._draws_per_row:
+            raise CorruptFileError("fewer draws fit its tape than one row needs. Restore the file from a copy.")
+        sparse = checked(header["sparse"], bool | None)  # type: ignore[arg-type]
+        if sparse is None:
+            return
+        expect(arrays, "state.coords", (self.quantities, self.dim), np.float64)  # before anything of that size is made
+        own = {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith("history.")}
+        self.history.restore(self.dim, sparse, header["history"], own)
+        self._wire(sparse)
+        for name in (*NUMBERS, *self.numbers):
+            value = checked(header["numbers"][name], float)
+            if not np.isfinite(value):
+                raise CorruptFileError(f"{name} must be a finite number, got {value}. Restore the file from a copy.")
+            self.frame[name] = value
+        self._follow_history()
+        for name, array in self._state.items():
+            kept = expect(arrays, f"state.{name}", array.shape if name != "residual" else (None,), array.dtype)
+            if kept.size > array.size or (name == "residual" and kept.size < len(self.history)):
+                raise CorruptFileError(f"`{name}` has {kept.size} entries, expected {array.size}.")
+            if not np.isfinite(kept).all():
+                raise CorruptFileError(f"`{name}` is not finite. Restore the file from a copy.")
+            array[: len(kept)] = kept
+        self._restored()
+
+    def _restored(self) -> None:
+        """The state was filled from a file."""
+
     def fresh(self, seed: Seed = None, tape: int = TAPE) -> Self:
         """A new tracker with the same settings, that has seen nothing, and has so many draws ready at a time."""
-        settings = self._saved_settings() | {"step_size": self.step_size, "regularisation": self.regularisation}
-        history = None if self.history is None else from_header(self.history.header())
-        tracker = self._from_settings(settings, history)
+        settings = self._saved_settings()
+        settings |= {name: getattr(self, name) for name in ("step_size", "regularisation") if name in settings}
+        tracker = self._from_settings(settings, from_header(self.history.header()))
         tracker._draws = self._tape(seed, tape)
         return tracker
 
     @classmethod
-    def _from_settings(cls, settings: dict[str, Any], history: History | None) -> Self:
-        return cls(**settings, history=history)
+    def _from_settings(cls, settings: dict[str, Any], history: History) -> Self:
+        return cls(**settings, history=None if history.kind == kernels.NOTHING else history)
 
     def _saved_settings(self) -> dict[str, Any]:
+        """What the constructor takes, in the form that a file keeps."""
         settings: dict[str, Any] = {"dim": self.dim, "steps": self.steps, "guard": self.guard}
         settings["step_size"] = schedules.to_header(self.step_size)
         settings["regularisation"] = schedules.to_header(self.regularisation)
         return settings | self._extra_settings()
-
-    def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        parts = {
-            group: {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith(f"{group}.")}
-            for group in ("state", "history")
-        }
-        self._draws.restore(header["draws"], arrays["unread"])
-        self._health[:] = arrays["health"]
-        if self.history is not None:
-            self.history.restore(self.dim, header["history"], parts["history"])
-        if header["sparse"] is None:
-            return
-        state = self._allocate(header["sparse"])
-        for name, array in parts["state"].items():
-            mine = getattr(state, name)
-            if mine.shape == array.shape:
-                mine[...] = array
-            else:  # a table with an entry a row
-                state = state._replace(**{name: array.copy()})
-        self._bind(header["sparse"], state)
-        if self.history is None:
-            self._book[:] = header["book"]
-        else:  # which has restored its own book
-            self._grow(int(self._book[track.CAPACITY]))
-            self._frame()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
@@ -416,13 +418,12 @@ class Tracker(Saveable):
             raise SettingsError(
                 "a tracker over a Mapped history cannot be copied: its folder has one owner. Use save()."
             )
-        header, arrays = self.snapshot()
-        functions = {
-            name: schedule.function
-            for name in ("step_size", "regularisation")
-            if isinstance(schedule := getattr(self, name), Tabulated)
-        }
-        return _revive, (type(self), header, {name: np.array(array) for name, array in arrays.items()}, functions)
+        return _revive, (type(self), *self.snapshot(), self.functions())
+
+    def functions(self) -> dict[str, Any]:
+        """Schedules that are functions of n, which `load` has to be given again."""
+        given = {"step_size": self.step_size, "regularisation": self.regularisation}
+        return {name: schedule.function for name, schedule in given.items() if isinstance(schedule, Tabulated)}
 
     def __repr__(self) -> str:
         parts = [f"dim={self.dim}"]
@@ -433,5 +434,14 @@ class Tracker(Saveable):
         return f"{type(self).__name__}({', '.join(parts)}, history={describe(self.history)}), n={len(self)}"
 
 
+def whole_number(value: Any, name: str, least: int, most: int = 2**31 - 2) -> int:
+    """A setting that counts something."""
+    if isinstance(value, bool) or not (isinstance(value, int | np.integer) and least <= value <= most):
+        raise SettingsError(f"{name} must be a whole number of at least {least} and at most {most}, got {value!r}.")
+    return int(value)
+
+
 def _revive(kind: type[Tracker], header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Tracker:
     return kind.from_snapshot(header, arrays, **functions)
+
+

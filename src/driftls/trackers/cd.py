@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from driftls.errors import SettingsError
 from driftls.history import History, Reservoir
 from driftls.kernels import cd
-from driftls.kernels import track as track_kernels
-from driftls.kernels.cd import CDState
+from driftls.kernels.parts import Part
 from driftls.schedules import ridge
 from driftls.trackers.base import Tracker
-from driftls.trackers.exact import RLS, check_discount
+from driftls.trackers.exact import RLS, check_discount, drop, solve
 
 
 class CD(Tracker):
@@ -41,8 +40,11 @@ class CD(Tracker):
     array([0.5, 0.8])
     """
 
-    _state_class: ClassVar[type[NamedTuple]] = CDState
-    _draws_rows = False
+    parts: ClassVar[dict[str, Part]] = {"enter": cd.cd_enter, "forget": cd.cd_forget, "descend": cd.cd_descend}
+    quantities = 3
+    numbers = ("scale", "ridge_now", "forgotten")
+    interleaved = False
+    draws_rows = False
 
     def __init__(
         self,
@@ -59,45 +61,49 @@ class CD(Tracker):
         if isinstance(history, Reservoir):
             raise SettingsError("CD sums over all rows and needs no reservoir. Drop history=.")
 
-    def _allocate(self, sparse: bool) -> CDState:
-        scalars = np.zeros(cd.SCALARS)
-        scalars[cd.SCALE] = 1.0
-        scalars[cd.DISCOUNT] = self.discount
-        scalars[cd.RIDGE] = self.regularisation(1)  # type: ignore[operator]
-        return CDState(np.zeros((3, self.dim)), scalars, np.zeros((self.dim, self.dim)))
+    def _allocate(self) -> dict[str, NDArray[Any]]:
+        return {"gram": np.zeros((self.dim, self.dim))}
+
+    def _begin(self) -> None:
+        self.frame.set(scale=1.0, discount=self.discount, ridge_now=self.regularisation(1))  # type: ignore[operator]
+
+    def sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """A (without the ridge) and b."""
+        with self.lock:
+            theta, residual, _ = self._state["coords"]
+            A = self.frame["scale"] * self._state["gram"]
+            return A, residual + A @ theta + self.frame["ridge_now"] * theta
 
     @property
     def target(self) -> Tracker:
         """RLS from the sums that CD keeps anyway."""
         target = RLS(self.dim, regularisation=self.regularisation, method="cholesky")
-        if self._state is not None:
-            (theta, residual, _), scalars, gram = self._state
-            A = scalars[cd.SCALE] * gram
-            b = residual + A @ theta + scalars[cd.RIDGE] * theta
-            target._set_sums(A, b, float(scalars[cd.RIDGE]), int(self._book[track_kernels.SEEN]))
+        if self.sparse is not None:
+            target.set_sums(*self.sums(), self.frame["ridge_now"], len(self))
         return target
 
-    def _set_sums(self, A: NDArray[np.float64], b: NDArray[np.float64], total_ridge: float, n: int) -> None:
-        """Stand at the exact solution of somebody else's sums."""
-        if self._state is None:
-            self._start(False)
-        coords, scalars, gram = self._state
-        gram[...], scalars[cd.RIDGE], scalars[cd.SCALE] = A, total_ridge, 1.0
-        target = RLS(self.dim, regularisation=self.regularisation, method="cholesky")
-        target._set_sums(A, b, total_ridge, n)
-        theta = target.theta
-        coords[cd.THETA], coords[cd.RESIDUAL], coords[cd.DIAGONAL] = (
-            theta,
-            b - A @ theta - total_ridge * theta,
-            np.diag(A),
-        )
-        self._book[track_kernels.SEEN] = n
+    def set_sums(self, A: NDArray[np.float64], b: NDArray[np.float64], total_ridge: float, n: int) -> None:
+        """Stand at the exact solution of these sums over n rows: A = sum x x' and b = sum y x."""
+        with self.lock:
+            if self.sparse is None:
+                self.start(False)
+            theta = solve(A + total_ridge * np.eye(self.dim), b)
+            self._state["gram"][...] = A
+            self._state["coords"][...] = theta, b - A @ theta - total_ridge * theta, np.diag(A)
+            self.frame.set(scale=1.0, ridge_now=total_ridge)
+            self.history.counts["seen"] = n
+
+    def attend(self) -> None:
+        """A and the residual afresh: what a large row that has left did to the last digits leaves with it."""
+        X, y = self.history.matrix()
+        A = (X.T @ X) if isinstance(X, np.ndarray) else (X.T @ X).toarray()
+        theta, ridge_now = self._state["coords"][0], self.frame["ridge_now"]
+        self._state["gram"][...] = A
+        self._state["coords"][1:] = X.T @ y - A @ theta - ridge_now * theta, np.diag(A)
+        self.frame["forgotten"] = 0
 
     def _extra_settings(self) -> dict[str, Any]:
         return {"discount": self.discount}
 
-    @classmethod
-    def _from_settings(cls, settings: dict[str, Any], history: History | None) -> Self:
-        for name in ("guard", "step_size"):
-            settings.pop(name)
-        return cls(**settings, history=history)
+    def _saved_settings(self) -> dict[str, Any]:
+        return drop(super()._saved_settings(), "guard", "step_size")

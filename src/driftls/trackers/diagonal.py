@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,10 +10,11 @@ import scipy.sparse as sp
 from driftls.errors import SettingsError
 from driftls.history import History
 from driftls.kernels import diagonal
-from driftls.kernels.diagonal import DiagonalState
+from driftls.kernels.learn import NOTHING
+from driftls.kernels.parts import Part
 from driftls.trackers.base import Tracker
-from driftls.trackers.exact import RLS, check_discount
-from driftls.trackers.sgd import StochasticTracker, coordinates
+from driftls.trackers.exact import RLS, check_discount, drop
+from driftls.trackers.sgd import StochasticTracker
 
 
 class Diagonal(StochasticTracker):
@@ -38,8 +39,9 @@ class Diagonal(StochasticTracker):
     array([0.5, 0.8])
     """
 
-    _state_class: ClassVar[type[NamedTuple]] = DiagonalState
-    _draws_rows = False
+    parts: ClassVar[dict[str, Part]] = {"enter": diagonal.diagonal_enter}
+    numbers = ("scale",)
+    draws_rows = False
 
     def __init__(
         self, dim: int, *, regularisation: Any = None, discount: float = 1.0, history: History | None = None
@@ -51,16 +53,13 @@ class Diagonal(StochasticTracker):
         if history is not None and history.evicts:
             raise SettingsError("Diagonal keeps sums only and cannot take a row back. Use discount= to forget.")
 
-    def _allocate(self, sparse: bool) -> DiagonalState:
-        scalars = np.zeros(diagonal.SCALARS)
-        scalars[diagonal.SCALE] = 1.0
-        scalars[diagonal.DISCOUNT] = self.discount
-        return DiagonalState(coordinates(2, self.dim, sparse), scalars)
+    def _begin(self) -> None:
+        self.frame.set(scale=1.0, discount=self.discount)
 
     @property
     def target(self) -> Tracker:
         """RLS over all rows, discounted alike; needs history=Growing()."""
-        if self.discount == 1.0 or self.history is None or not len(self):
+        if self.discount == 1.0 or self.history.kind == NOTHING or not len(self):
             return super().target
         X, y = self.history.matrix()
         weights = self.discount ** (0.5 * np.arange(len(self))[::-1])
@@ -70,8 +69,5 @@ class Diagonal(StochasticTracker):
     def _extra_settings(self) -> dict[str, Any]:
         return {"discount": self.discount}
 
-    @classmethod
-    def _from_settings(cls, settings: dict[str, Any], history: History | None) -> Self:
-        for name in ("steps", "guard", "step_size"):
-            settings.pop(name)
-        return cls(**settings, history=history)
+    def _saved_settings(self) -> dict[str, Any]:
+        return drop(super()._saved_settings(), "steps", "guard", "step_size")

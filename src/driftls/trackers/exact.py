@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.errors import ConditioningWarning, SettingsError
+from driftls.errors import ConditioningWarning, CorruptFileError, SettingsError
 from driftls.history import History, Reservoir
 from driftls.kernels import exact as kernels
-from driftls.kernels import track
-from driftls.kernels.exact import ExactState
+from driftls.kernels.parts import Part
 from driftls.schedules import Power, ridge
 from driftls.trackers.base import Tracker
 
 METHODS = ("auto", "sherman-morrison", "cholesky", "inverse")
 LARGEST_DIM = 30_000
+SMALLEST_PIVOT = 1e-8  # relative to the diagonal entry: below it, half of all digits are gone
+NEVER = 1e300
+LAST_DIGIT = 1e-15  # added to a diagonal of 1, so that LAPACK never meets a pivot of exactly 0
 SINGULAR = 1e-12  # of a matrix with a diagonal of 1: rounding errors alone could have made it
 
 
@@ -49,8 +50,11 @@ class RLS(Tracker):
     array([0.5, 0.8])
     """
 
-    _state_class: ClassVar[type[NamedTuple]] = ExactState
-    _draws_rows = False
+    parts: ClassVar[dict[str, Part]] = {"enter": kernels.exact_enter, "forget": kernels.exact_forget}
+    quantities = 1
+    numbers = ("route", "scale", "ridge_now", "entered", "next_try", "refactorised", "forgotten", "left")
+    interleaved = False
+    draws_rows = False
 
     def __init__(
         self,
@@ -89,7 +93,6 @@ class RLS(Tracker):
             "sherman-morrison": kernels.SHERMAN_MORRISON if self.total_ridge(1) > 0.0 else kernels.WAITING,
         }[method]
         self._solved_at = -1
-        self._told = 0
         if method == "inverse" and self.total_ridge(1) == 0.0:
             raise SettingsError(
                 "A_n cannot be inverted in the first rounds without a ridge. "
@@ -100,79 +103,133 @@ class RLS(Tracker):
         """n lambda_n."""
         return n * self.regularisation(n)  # type: ignore[operator]
 
-    def _allocate(self, sparse: bool) -> ExactState:
-        scalars = np.zeros(kernels.SCALARS)
-        scalars[kernels.ROUTE] = self._first_route
-        scalars[kernels.SCALE] = 1.0
-        scalars[kernels.DISCOUNT] = self.discount
-        scalars[kernels.FADING] = self._first_route == kernels.SHERMAN_MORRISON and self.discount < 1.0
-        scalars[kernels.NEXT_TRY] = np.inf if self._first_route == kernels.SHERMAN_MORRISON else self.dim
-        start = self.total_ridge(1)
-        scalars[kernels.RIDGE] = start
-        kept = self._first_route != kernels.SOLVE
-        inverse = np.eye(self.dim) / start if kept and start > 0.0 else np.zeros((self.dim if kept else 0,) * 2)
-        return ExactState(np.zeros((4, self.dim)), scalars, np.zeros((self.dim, self.dim)), inverse)
+    def _allocate(self) -> dict[str, NDArray[Any]]:
+        square = (self.dim, self.dim)
+        inverse = np.zeros(square if self._first_route != kernels.SOLVE else (0, 0))
+        lines = {name: np.zeros(self.dim) for name in ("moment", "gain", "scratch")}
+        return {**lines, "gram": np.zeros(square), "inverse": inverse}
+
+    def _begin(self) -> None:
+        fading = self.discount < 1.0 and self.method == "sherman-morrison"
+        self.frame.set(route=self._first_route, scale=1.0, discount=self.discount, fading=fading, next_try=NEVER)
+        self.frame["ridge_now"] = total = self.total_ridge(1)
+        if self._first_route == kernels.SHERMAN_MORRISON:
+            np.fill_diagonal(self._state["inverse"], 1.0 / total)
+        elif self._first_route == kernels.WAITING:
+            self.frame["next_try"] = self.dim
 
     @property
     def route(self) -> str:
         """How theta is found at present: "sherman-morrison", "cholesky" or "inverse"."""
-        route = self._first_route if self._state is None else int(self._state.scalars[kernels.ROUTE])
+        route = self._first_route if self.sparse is None else self.frame["route"]
         return {kernels.SHERMAN_MORRISON: "sherman-morrison", kernels.INVERT: "inverse"}.get(route, "cholesky")
 
     @property
     def refactorisations(self) -> int:
         """How often the inverse was made afresh: after rounding errors, and once a window has replaced its rows."""
-        return 0 if self._state is None else int(self._state.scalars[kernels.REFACTORISED])
+        return int(self.frame["refactorised"])
 
-    def update(self, x: Any, y: float) -> None:
-        before = self._left
-        super().update(x, y)
-        self._tell(before)
+    def keep_ready(self) -> None:
+        """From now on theta, and the inverse where there is one, are ready after every row: a policy needs them."""
+        with self.lock:
+            self.frame["eager"] = 1
+            self._make_ready()
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
-        before = self._left
-        super().partial_fit(X, y)
-        self._tell(before)
-        return self
+    def _make_ready(self) -> None:
+        if self.frame["route"] == kernels.WAITING and self.frame["left"] and self.frame["ridge_now"] > 0.0:
+            self.frame["route"] = kernels.INVERT  # Sherman-Morrison had to be given up: invert after every row
+            self._invert()
+        self.refresh()
 
-    @property
-    def _left(self) -> int:
-        """How often the fast route was left."""
-        return 0 if self._state is None else int(self._state.scalars[kernels.LEFT])
+    def attend(self) -> None:
+        """Sums afresh, and the inverse: re-factorise, or leave the fast route until the matrix can be inverted."""
+        frame, asked = self.frame, self.frame["asked"]
+        frame["asked"] = 0
+        if asked & kernels.SUM_UP:
+            X, y = self.history.matrix()
+            self._state["gram"][...] = (X.T @ X) if isinstance(X, np.ndarray) else (X.T @ X).toarray()
+            self._state["moment"][:] = X.T @ y
+            frame["forgotten"] = 0
+        if asked & kernels.INVERSE:
+            self._invert()
+        elif asked & kernels.REPAIR:
+            frame["refactorised"] += 1
+            if not self._refactorise():
+                frame.set(route=kernels.WAITING, left=frame["left"] + 1, next_try=frame["entered"] + self.dim)
+                self._tell()
+        elif asked & kernels.TRY:
+            frame["next_try"] = frame["entered"] + self.dim  # O(d^3) every d rows is O(d^2) a row
+            self._refactorise()
+        if frame["eager"]:
+            self._make_ready()
 
-    def _tell(self, before: int) -> None:
-        if self._left > max(before, self._told):
-            self._told = self._left
-            warnings.warn(
-                f"within {len(self)} rows the matrix became too ill-conditioned for Sherman-Morrison; theta is solved "
-                "for from the Gram matrix until it can be inverted again. A larger ridge avoids this.",
-                ConditioningWarning,
-                stacklevel=3,
-            )
+    def inverse(self) -> NDArray[np.float64]:
+        """(A + ridge I)^-1, a copy."""
+        with self.lock:
+            return self._state["inverse"].copy()
 
-    @property
-    def theta(self) -> NDArray[np.float64]:
-        self._solve()
-        return super().theta
+    def set_ridge(self, schedule: Any) -> None:
+        super().set_ridge(schedule)
+        with self.lock:
+            self.frame["ridge_now"] = self.total_ridge(1)
+            if self._state.get("inverse", np.empty(0)).size:
+                self._invert()
 
-    def predict(self, X: Any) -> Any:
-        self._solve()
-        return super().predict(X)
+    def _refactorise(self) -> bool:
+        """inverse = A^-1 and theta = A^-1 b afresh, if A can be inverted without losing half of all digits."""
+        matrix, _ = self.sums()
+        diagonal = np.diag(matrix)
+        if not diagonal.min() > kernels.SMALLEST_ENTRY:
+            return False
+        units = 1.0 / np.sqrt(diagonal)
+        try:
+            factor = np.linalg.cholesky(units[:, None] * matrix * units)
+        except np.linalg.LinAlgError:
+            return False
+        if not np.diag(factor).min() ** 2 > SMALLEST_PIVOT:
+            return False
+        self._invert()
+        self.frame["route"] = kernels.SHERMAN_MORRISON
+        # and again when A is better: what it lost now would otherwise stay
+        self.frame["next_try"] = 2.0 * self.frame["entered"]
+        return True
 
-    def _solve(self) -> None:
+    def _invert(self) -> None:
+        """inverse = A^-1 and theta = A^-1 b; the diagonal is scaled to 1, and kept from a pivot of exactly 0."""
+        matrix, moment = self.sums()
+        diagonal = np.diag(matrix)
+        units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+        scaled = units[:, None] * matrix * units
+        scaled[np.diag_indices(self.dim)] += LAST_DIGIT
+        inverse = units[:, None] * np.linalg.inv(scaled) * units
+        self._state["inverse"][...] = 0.5 * (inverse + inverse.T)
+        self._state["coords"][0] = self._state["inverse"] @ moment
+
+    def _tell(self) -> None:
+        warnings.warn(
+            f"within {len(self)} rows the matrix became too ill-conditioned for Sherman-Morrison; theta is solved "
+            "for from the Gram matrix until it can be inverted again. A larger ridge avoids this.",
+            ConditioningWarning,
+            stacklevel=5,
+        )
+
+    def refresh(self) -> None:
         """On the slow route, theta from the Gram matrix; the least-norm solution where it is singular."""
-        if self._state is None or self.route != "cholesky" or self._solved_at == len(self):
-            return
-        matrix, moment = self._sums()
-        self._state.coords[kernels.THETA] = solve(matrix, moment)
-        self._solved_at = len(self)
+        if self.sparse is not None and self.route == "cholesky" and self._solved_at != len(self):
+            self._state["coords"][0] = solve(*self.sums())
+            self._solved_at = len(self)
 
-    def _sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """A + ridge I and b."""
-        scalars = self._state.scalars
-        matrix = scalars[kernels.SCALE] * self._state.gram
-        matrix[np.diag_indices(self.dim)] += scalars[kernels.RIDGE]
-        return matrix, scalars[kernels.SCALE] * self._state.coords[kernels.MOMENT]
+    def sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """A + ridge I and b, of all rows."""
+        with self.lock:
+            matrix = self.frame["scale"] * self._state["gram"]
+            matrix[np.diag_indices(self.dim)] += self.frame["ridge_now"]
+            return matrix, self.frame["scale"] * self._state["moment"]
+
+    def _restored(self) -> None:
+        routes = (kernels.WAITING, kernels.SHERMAN_MORRISON, kernels.INVERT)
+        if self.frame["route"] not in (routes if self._state["inverse"].size else (kernels.SOLVE,)):
+            raise CorruptFileError(f"route {self.frame['route']} does not fit method={self.method!r}.")
 
     @property
     def target(self) -> Tracker:
@@ -182,48 +239,38 @@ class RLS(Tracker):
     def of_rows(cls, X: Any, y: NDArray[np.float64], total_ridge: float) -> RLS:
         """The exact solution for all these rows at once, by products of blocks."""
         tracker = RLS(X.shape[1], regularisation=ridge(total_ridge), method="cholesky")
-        tracker._absorb(X, y, total_ridge)
+        tracker.add_rows(X, y, total_ridge)
         return tracker
 
-    def _absorb(self, X: Any, y: NDArray[np.float64], total_ridge: float) -> None:
+    def add_rows(self, X: Any, y: NDArray[np.float64], total_ridge: float) -> None:
         """A += X'X and b += X'y, a slice at a time."""
-        if self._state is None:
-            self._start(False)
-        state = self._state
+        A, b = np.zeros((self.dim, self.dim)), np.zeros(self.dim)
         for first in range(0, X.shape[0], 8192):
-            piece, targets = X[first : first + 8192], y[first : first + 8192]
-            if sp.issparse(piece):
-                piece = piece.astype(np.float64)
-                state.gram[...] += (piece.T @ piece).toarray()
-            else:
-                piece = np.asarray(piece, dtype=np.float64)
-                state.gram[...] += piece.T @ piece
-            state.coords[kernels.MOMENT] += piece.T @ targets
-        state.scalars[kernels.RIDGE] = total_ridge
-        state.scalars[kernels.SEEN] += X.shape[0]
-        self._book[track.SEEN] += X.shape[0]
-        self._solved_at = -1
+            piece, targets = X[first : first + 8192].astype(np.float64), y[first : first + 8192]
+            product = piece.T @ piece
+            A += product if isinstance(product, np.ndarray) else product.toarray()
+            b += piece.T @ targets
+        if self.sparse is not None:
+            A, b = A + self._state["gram"], b + self._state["moment"]
+        self.set_sums(A, b, total_ridge, len(self) + X.shape[0])
 
-    def _set_sums(self, A: NDArray[np.float64], b: NDArray[np.float64], total_ridge: float, n: int) -> None:
-        """Stand where somebody else's sums say."""
-        if self._state is None:
-            self._start(False)
-        state = self._state
-        state.gram[...], state.coords[kernels.MOMENT] = A, b
-        state.scalars[kernels.RIDGE], state.scalars[kernels.SEEN] = total_ridge, n
-        self._book[track.SEEN] = n
-        self._solved_at = -1
-        if state.inverse.size and not kernels.refactorise(state):
-            state.scalars[kernels.ROUTE] = kernels.WAITING
+    def set_sums(self, A: NDArray[np.float64], b: NDArray[np.float64], total_ridge: float, n: int) -> None:
+        """Stand where these sums over n rows say: A = sum x x' and b = sum y x."""
+        with self.lock:
+            if self.sparse is None:
+                self.start(False)
+            self._state["gram"][...], self._state["moment"][:] = A, b
+            self.frame.set(scale=1.0, ridge_now=total_ridge, entered=n)
+            self.history.counts["seen"] = n
+            self._solved_at = -1
+            if self._state["inverse"].size and not self._refactorise():
+                self.frame["route"] = kernels.WAITING
 
     def _extra_settings(self) -> dict[str, Any]:
         return {"discount": self.discount, "method": self.method}
 
-    @classmethod
-    def _from_settings(cls, settings: dict[str, Any], history: History | None) -> Self:
-        for name in ("steps", "guard", "step_size"):
-            settings.pop(name)
-        return cls(**settings, history=history)
+    def _saved_settings(self) -> dict[str, Any]:
+        return drop(super()._saved_settings(), "steps", "guard", "step_size")
 
 
 class OLS(RLS):
@@ -246,10 +293,13 @@ class OLS(RLS):
             )
         super().__init__(dim, regularisation=0.0, discount=discount, method=method, history=history)
 
-    @classmethod
-    def _from_settings(cls, settings: dict[str, Any], history: History | None) -> Self:
-        settings.pop("regularisation")
-        return super()._from_settings(settings, history)
+    def _saved_settings(self) -> dict[str, Any]:
+        return drop(super()._saved_settings(), "regularisation")
+
+
+def drop(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Settings without those that a constructor does not take."""
+    return {name: value for name, value in settings.items() if name not in names}
 
 
 def solve(matrix: NDArray[np.float64], moment: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,77 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.draws import Seed
 from driftls.errors import SettingsError
 from driftls.history import Growing, History
-from driftls.kernels import gd, lazy, sag, svrg
-from driftls.kernels.gd import AveragedGDState, GDState
-from driftls.kernels.sag import SAGAState, SAGState
-from driftls.kernels.svrg import SVRGAverageState, SVRGState
-from driftls.kernels.track import BOOK, HELD, SEEN, USED, WINDOW
+from driftls.inputs import as_rows
+from driftls.kernels import gd, sag, svrg
+from driftls.kernels.learn import NOTHING, WINDOW
+from driftls.kernels.parts import Part
 from driftls.schedules import Normalised, ridge
-from driftls.trackers.base import Tracker
+from driftls.trackers.base import MOST_STEPS, Tracker, whole_number
 from driftls.trackers.exact import RLS
 
 STEPS = 8  # more steps track closer, at a cost in proportion
-AVERAGING = {"polyak": gd.POLYAK, "tail": gd.TAIL}
-
-
-def coordinates(quantities: int, dim: int, sparse: bool) -> NDArray[np.float64]:
-    """A table (quantity, coordinate), laid out for dense or for sparse rows."""
-    return np.zeros((dim, quantities)).T if sparse else np.zeros((quantities, dim))
+AVERAGING = {None: gd.LAST, "polyak": gd.POLYAK, "tail": gd.TAIL}
 
 
 class StochasticTracker(Tracker):
-    """The target of a scheme that descends the mean squared error of its history's rows."""
+    """A scheme that descends the mean squared error of its history's rows; its target is RLS over them."""
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        step_size: Any,
-        regularisation: Any,
-        steps: int,
-        history: History | None,
-        seed: Seed,
-        guard: bool,
-    ) -> None:
-        super().__init__(
-            dim,
-            step_size=step_size,
-            regularisation=ridge(1.0) if regularisation is None else regularisation,
-            steps=steps,
-            history=history,
-            seed=seed,
-            guard=guard,
-        )
-        if steps == 0:
-            raise SettingsError("steps must be at least 1: a scheme without steps never moves.")
+    def __init__(self, dim: int, *, regularisation: Any = None, steps: int = STEPS, **settings: Any) -> None:
+        regularisation = ridge(1.0) if regularisation is None else regularisation
+        super().__init__(dim, regularisation=regularisation, steps=whole_number(steps, "steps", 1, MOST_STEPS), **settings)
 
     @property
     def target(self) -> Tracker:
         """RLS over the rows held, with the same regularisation; O(d^2) memory, brought up to date when asked for."""
         history, n = self.history, len(self)
-        if history is None:
+        if history.kind == NOTHING:
             raise SettingsError(
                 "this tracker keeps no rows, so its target cannot be found. Build it with history=Growing()."
             )
         if n == 0:
             return RLS(self.dim, regularisation=self.regularisation, method="cholesky")
-        held = len(history)
-        total = held * self.regularisation(held if history.kind == WINDOW else n)  # type: ignore[operator]
-        if self._target is None or history.evicts or len(self._target) > held:
-            self._target = RLS.of_rows(*history.matrix(), total)
-        else:
-            self._target._absorb(*history.matrix(len(self._target)), total)
-        target: RLS = self._target
+        with self.lock:
+            held = len(history)
+            total = held * self.regularisation(held if history.kind == WINDOW else n)  # type: ignore[operator]
+            if self._target is None or history.evicts or len(self._target) > held:
+                self._target = RLS.of_rows(*history.matrix(), total)
+            else:
+                self._target.add_rows(*history.matrix(len(self._target)), total)
+            target: RLS = self._target
         return target
+
+    def _sum_gradients(self, residual: NDArray[np.float64]) -> None:
+        """g = sum_i residual_i x_i afresh: what a large row that has left did to the last digits leaves with it."""
+        X, _ = self.history.matrix()
+        theta, frame = self.theta, self.frame
+        self._state["coords"][:2] = theta, X.T @ residual
+        frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
 
 
 class GD(StochasticTracker):
@@ -109,7 +91,7 @@ class GD(StochasticTracker):
     2
     """
 
-    _state_class: ClassVar[type[NamedTuple]] = GDState
+    numbers = ("r", "weight", "taken")
 
     def __init__(
         self,
@@ -126,7 +108,7 @@ class GD(StochasticTracker):
     ) -> None:
         if averaging == "default":
             averaging = None if newest else "tail"
-        if averaging is not None and averaging not in AVERAGING:
+        if averaging not in AVERAGING:
             raise SettingsError(f"averaging must be 'tail', 'polyak' or None, got {averaging!r}.")
         self.averaging, self.newest = averaging, bool(newest)
         if step_size is None:
@@ -142,18 +124,17 @@ class GD(StochasticTracker):
             seed=0 if newest else seed,
             guard=guard,
         )
-        self._draws_rows = not newest  # type: ignore[misc]
 
-        if averaging is not None:
-            self._state_class = AveragedGDState  # type: ignore[misc]
+    @property
+    def parts(self) -> dict[str, Part]:  # type: ignore[override]
+        return {"descend": gd.gd_descend if self.averaging is None else gd.averaged_gd_descend}
 
-    def _allocate(self, sparse: bool) -> GDState | AveragedGDState:
-        scalars = np.zeros(gd.SCALARS if self.averaging is None else gd.AVERAGE_SCALARS)
-        scalars[lazy.P] = 1.0
-        if self.averaging is None:
-            return GDState(coordinates(1, self.dim, sparse), scalars)
-        scalars[gd.RULE] = AVERAGING[self.averaging]
-        return AveragedGDState(coordinates(2, self.dim, sparse), scalars)
+    @property
+    def draws_rows(self) -> bool:  # type: ignore[override]
+        return not self.newest
+
+    def _begin(self) -> None:
+        self.frame.set(averaging=AVERAGING[self.averaging], normalise=self.newest)
 
     def _extra_settings(self) -> dict[str, Any]:
         return {"averaging": self.averaging, "newest": self.newest}
@@ -180,7 +161,8 @@ class SVRG(StochasticTracker):
     'average'
     """
 
-    _state_class: ClassVar[type[NamedTuple]] = SVRGState
+    quantities = 3
+    numbers = ("since", "due", "forgotten", "taken")
 
     def __init__(
         self,
@@ -209,21 +191,37 @@ class SVRG(StochasticTracker):
             seed=seed,
             guard=guard,
         )
-        if anchor == "average":
-            self._state_class = SVRGAverageState  # type: ignore[misc]
 
-    def _allocate(self, sparse: bool) -> SVRGState | SVRGAverageState:
+    @property
+    def parts(self) -> dict[str, Part]:  # type: ignore[override]
         if self.anchor == "average":
-            gram = np.zeros((self.dim, self.dim))
-            return SVRGAverageState(coordinates(4, self.dim, sparse), np.zeros(svrg.AVERAGE_SCALARS), gram)
-        scalars = np.zeros(svrg.SCALARS)
-        scalars[lazy.P] = 1.0
-        scalars[svrg.EVERY] = self.every or 0
-        scalars[svrg.PER_ROW] = self.steps
-        # the anchor 0 counts as refreshed before the first row
-        scalars[svrg.SINCE] = self.steps
-        scalars[svrg.DUE] = 0 if self.every is None else self.every * self.steps
-        return SVRGState(coordinates(3, self.dim, sparse), scalars)
+            enter, forget, descend = svrg.svrg_average_enter, svrg.svrg_average_forget, svrg.svrg_average_descend
+        else:
+            enter, forget, descend = svrg.svrg_enter, svrg.svrg_forget, svrg.svrg_descend
+        return {"enter": enter, "forget": forget, "descend": descend}
+
+    @property
+    def interleaved(self) -> bool:  # type: ignore[override]
+        return self.anchor != "average"
+
+    def _allocate(self) -> dict[str, NDArray[Any]]:
+        if self.anchor != "average":
+            return {}
+        return {"moment": np.zeros(self.dim), "gram": np.zeros((self.dim, self.dim))}
+
+    def _begin(self) -> None:
+        if self.anchor != "average":  # the anchor 0 counts as refreshed before the first row
+            due = 0 if self.every is None else self.every * self.steps
+            self.frame.set(every=self.every or 0, since=self.steps, due=due)
+
+    def attend(self) -> None:
+        X, y = self.history.matrix()
+        if self.anchor == "average":
+            self._state["gram"][...] = (X.T @ X) if isinstance(X, np.ndarray) else (X.T @ X).toarray()
+            self._state["moment"][:] = X.T @ y
+            self.frame["forgotten"] = 0
+        else:
+            self._sum_gradients(X @ self._state["coords"][2] - y)
 
     def _extra_settings(self) -> dict[str, Any]:
         return {"anchor": self.anchor, "every": self.every}
@@ -232,6 +230,7 @@ class SVRG(StochasticTracker):
 class _TableTracker(StochasticTracker):
     """SAG and SAGA: a table of residuals, one a row."""
 
+    numbers = ("forgotten",)
     _default_scale: ClassVar[float]
 
     def __init__(
@@ -255,30 +254,32 @@ class _TableTracker(StochasticTracker):
             guard=guard,
         )
 
-    def _allocate(self, sparse: bool) -> Any:
-        scalars = np.zeros(sag.SCALARS)
-        scalars[lazy.P] = 1.0
-        assert self.history is not None
-        capacity = 0 if self.history.rows is None else self.history.rows.y.size
-        state_class: Any = self._state_class
-        return state_class(coordinates(2, self.dim, sparse), scalars, np.zeros(capacity))
+    def _allocate(self) -> dict[str, NDArray[Any]]:
+        return {"residual": np.zeros(int(self.history.frame["count"]))}
 
-    def _at(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], n: int, health: Any) -> Self:
-        """A tracker like this unused one that stands at theta and holds these of n rows, with their residuals there."""
-        header, arrays = self.snapshot()
-        assert self.history is not None
-        held, sparse = len(y), bool(sp.issparse(X))
-        residual = X @ theta - y
-        parts = {"start": X.indptr, "indices": X.indices, "values": X.data} if sparse else {"X": X}
-        book = np.zeros(BOOK, dtype=np.int64)
-        book[[HELD, SEEN, USED]] = held, n, X.nnz if sparse else 0
-        header["sparse"] = sparse
-        header["history"] |= {"open": True, "sparse": sparse, "book": book.tolist()}
-        arrays |= {f"history.{name}": array for name, array in (parts | {"y": y}).items()}
-        coords, scalars = np.stack([theta, X.T @ residual]), np.zeros(sag.SCALARS)
-        scalars[lazy.P] = 1.0
-        arrays |= {"state.coords": coords, "state.scalars": scalars, "state.residual": residual, "health": health}
-        return self.from_snapshot(header, arrays)
+    def attend(self) -> None:
+        self._sum_gradients(self._state["residual"][: len(self.history)])
+
+    def stand_at(
+        self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], n: int, max_norm2: float, max_y2: float
+    ) -> None:
+        """Stand at theta after n rows, of which these are held, with their residuals there: a warm start."""
+        rows: Any = as_rows(X, self.dim)
+        dense = isinstance(rows, np.ndarray)
+        kept = {"values": rows} if dense else {"values": rows.values, "indices": rows.indices, "start": rows.start}
+        types = {"indices": np.int32, "start": np.int64}
+        arrays = {name: np.array(array, dtype=types.get(name, np.float64)) for name, array in kept.items()}
+        with self.lock:
+            self.history.unopen()
+            header = {"seen": n, "held": len(y)}
+            self.history.restore(self.dim, not dense, header, arrays | {"y": np.asarray(y, np.float64)})
+            if self.sparse is None:
+                self._wire(not dense)
+            self._follow_history()
+            self.frame.set(history=self.history.frame, counts=self.history.counts, max_norm2=max_norm2, max_y2=max_y2)
+            residual = X @ theta - y
+            self._state["residual"][: len(y)] = residual
+            self._state["coords"][:2] = theta, X.T @ residual
 
 
 class SAG(_TableTracker):
@@ -293,7 +294,11 @@ class SAG(_TableTracker):
     2
     """
 
-    _state_class: ClassVar[type[NamedTuple]] = SAGState
+    parts: ClassVar[dict[str, Part]] = {
+        "enter": sag.table_enter,
+        "forget": sag.table_forget,
+        "descend": sag.sag_descend,
+    }
     _default_scale = 1 / 16
 
 
@@ -322,5 +327,9 @@ class SAGA(_TableTracker):
     True
     """
 
-    _state_class: ClassVar[type[NamedTuple]] = SAGAState
+    parts: ClassVar[dict[str, Part]] = {
+        "enter": sag.table_enter,
+        "forget": sag.table_forget,
+        "descend": sag.saga_descend,
+    }
     _default_scale = 1 / 3

@@ -1,0 +1,32 @@
+"""What every map from users and items to arms has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+VERSION = 2
+
+
+class FeatureMap(ABC):
+    """A map from users and items to arms; saved with the policy that learned with it."""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """The length of an arm."""
+
+    @abstractmethod
+    def arms(self, source: Any) -> Any:
+        """The arms of one event of a log, (K, dim)."""
+
+    @abstractmethod
+    def rows(self, block: Any) -> Any:
+        """The arms of all lines of a block; those of line i from ``block.truth_start[i]`` on."""
+
+    @abstractmethod
+    def _settings(self) -> dict[str, Any]: ...
+
+    def to_header(self) -> dict[str, Any]:
+        """What a file keeps, as plain numbers, texts and lists."""
+        return {"features": type(self).__name__, "version": VERSION, **self._settings()}

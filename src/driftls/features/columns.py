@@ -1,0 +1,241 @@
+"""Names of features, and records as codes of them: {"age": 31, "city": "Oslo"} has the names "age" and "city=Oslo"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from driftls.errors import InputError
+from driftls.features.rows import Coded, Ints, refill
+
+Key = str | int | None  # a category, a place in a list of numbers, or the number itself
+NUMBERS = frozenset({bool, int, float})
+LARGEST = 1e75  # what trackers and policies take
+
+
+class Hashing:
+    """Names to 32 bits; nothing has to be kept."""
+
+    keys: Ints = np.empty(0, np.int64)
+    slots = np.empty(0, np.int32)
+
+    def __init__(self, dim: int) -> None:
+        self.size = np.array([dim, -1])
+
+    def code(self, name: str) -> int:
+        """A name's hash: the same in every process, on every machine."""
+        return crc32(as_bytes(name))
+
+
+class Vocabulary:
+    """Names to indices, in the order in which they come; a cross has an index too, found by that of its two names."""
+
+    def __init__(self) -> None:
+        self.size = np.array([0, -1])
+        self.of: dict[str, int] = {}
+        self.keys: Ints = np.full(64, -1)  # by index: both names of a cross, or -1
+        self.slots = np.full(128, -1, np.int32)
+
+    def code(self, name: str) -> int:
+        """A name's index, a new one if it is new."""
+        found = self.of.get(name)
+        if found is None:
+            as_bytes(name)
+            self.room(1)
+            found = self.of[name] = int(self.size[0])
+            self.keys[found] = -1
+            self.size[0] += 1
+        return found
+
+    def room(self, names: int) -> None:
+        """Make sure that so many names more can come."""
+        size = int(self.size[0])
+        if size + names > len(self.keys):
+            keys = np.full(2 * (size + names), -1)  # by a factor: what is copied stays in proportion
+            keys[:size] = self.keys[:size]
+            self.keys, self.slots = keys, np.empty(2 * len(keys), np.int32)
+            refill(self.keys, self.slots, size)
+
+    def cut(self, size: int) -> None:
+        """Drop the names from this index on; none of them is part of a cross yet."""
+        self.of = {name: index for name, index in self.of.items() if index < size}
+        self.size[0] = size
+
+    def listed(self) -> list[Any]:
+        """By index: a name, or the indices of the two that are crossed."""
+        alone = iter(self.of)
+        keys = self.keys[: self.size[0]].tolist()
+        return [next(alone) if key < 0 else [key >> 32, key & 0xFFFFFFFF] for key in keys]
+
+    def fill(self, listed: Iterable[Any]) -> None:
+        """Take over what `listed` gave."""
+        for entry in listed:
+            if isinstance(entry, str):
+                self.code(entry)
+            else:
+                self.room(1)
+                self.keys[self.size[0]] = (entry[0] << 32) | entry[1]
+                self.size[0] += 1
+        refill(self.keys, self.slots, int(self.size[0]))
+
+
+class Column:
+    """What is known of one column: the code of each of its names, and how many records had it."""
+
+    __slots__ = ("category", "codes", "group", "name", "present")
+
+    def __init__(self, name: str, group: int, category: bool) -> None:
+        self.name, self.group, self.category = name, group, category
+        self.codes: dict[Key, int] = {}
+        self.present = 0
+
+
+class Space:
+    """The columns of users, or those of items."""
+
+    def __init__(self, prefix: str, code: Callable[[str], int], groups: Mapping[str, int], categories: Collection[str]):
+        self.prefix, self._code, self._groups, self._categories = prefix, code, groups, categories
+        self.columns: dict[Any, Column] = {}
+        self.records = 0
+        self.names = 0
+        self.plain = True  # whether no value was a list or array, which could be changed in place
+
+    def column(self, name: Any) -> Column:
+        """The column of this name, a new one if it is new."""
+        column = self.columns.get(name)
+        if column is None:
+            text = str(name)
+            column = Column(self.prefix + text, self._groups.get(text, 0), text in self._categories)
+            self.columns[name] = column
+        return column
+
+    def code(self, column: Column, key: Key) -> int:
+        """The code of one of its names; the group of the column stands above it."""
+        found = column.codes.get(key)
+        if found is None:
+            name = column.name
+            if key is not None:
+                name += f"={key}" if isinstance(key, str) else f"[{key}]"
+            found = column.codes[key] = self._code(name) | (column.group << 32)
+            self.names += 1
+        return found
+
+    def categories(self, column: Column, keys: list[str]) -> list[int]:
+        """The codes of many of its categories."""
+        known, start, group = column.codes, column.name + "=", column.group << 32
+        new = [key for key in keys if key not in known]
+        known.update(zip(new, [self._code(start + key) | group for key in new]))
+        self.names += len(new)
+        return [known[key] for key in keys]
+
+    def add(self, record: Any, codes: list[int], values: list[float]) -> None:
+        """Append the codes and values of a record."""
+        if type(record) is not dict and not isinstance(record, Mapping):
+            record = {"id": _id_of(record)}
+        columns = self.columns
+        self.records += 1
+        for name, value in record.items():
+            try:
+                column = columns[name]
+                kind = type(value)
+                if kind is str:
+                    codes.append(column.codes[value])
+                    values.append(1.0)
+                elif kind in NUMBERS and -LARGEST < value < LARGEST and not column.category:
+                    codes.append(column.codes[None])
+                    values.append(value)
+                else:
+                    column.present += self._add_rest(column, value, codes, values)
+                    continue
+            except KeyError:  # a new column, or a new name
+                column = self.column(name)
+                if type(value) is not str:
+                    column.present += self._add_rest(column, value, codes, values)
+                    continue
+                codes.append(self.code(column, value))
+                values.append(1.0)
+            column.present += 1
+
+    def _add_rest(self, column: Column, value: Any, codes: list[int], values: list[float]) -> bool:
+        """Append a value of any kind; returns whether there is one."""
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        several = isinstance(value, list | tuple)
+        self.plain &= not several
+        entries = [scalar(entry, column) for entry in (value if several else [value])]
+        found = [
+            (k if several and entry[0] is None else entry[0], entry[1]) for k, entry in enumerate(entries) if entry
+        ]
+        codes += [self.code(column, key) for key, _ in found]
+        values += [x for _, x in found]
+        return several or bool(found)
+
+    def coded(self, records: Iterable[Any]) -> Coded:
+        """Records, one after the other."""
+        codes: list[int] = []
+        values: list[float] = []
+        start = [0]
+        for record in records:
+            self.add(record, codes, values)
+            start.append(len(codes))
+        return Coded(np.array(start, np.int64), np.array(codes, np.int64), np.array(values, np.float64))
+
+    def missing(self) -> dict[str, int]:
+        """Of the records so far, how many lacked each column."""
+        return {column.name: self.records - column.present for column in self.columns.values()}
+
+
+def scalar(value: Any, column: Column) -> tuple[str | None, float] | None:
+    """A category (its text, 1) or a number (None, itself); None if it is missing."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        return str.__str__(value), 1.0
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if not isinstance(value, int | float):
+        raise _refused(value, column)
+    if value != value:
+        return None
+    if column.category:
+        return text_of(value), 1.0
+    if not -LARGEST < value < LARGEST:
+        raise InputError(f"column {column.name!r}: a number must be finite (and below 1e75), got {value!r}.")
+    return None, float(value)
+
+
+def text_of(number: float) -> str:
+    """A number as a category: what is equal reads alike."""
+    return str(int(number)) if number == number // 1 else repr(float(number))
+
+
+def as_bytes(name: str) -> bytes:
+    """A name in UTF-8."""
+    try:
+        return name.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"expected text that UTF-8 can write, got {name!r}. Check how it was decoded.") from None
+
+
+def _id_of(item: Any) -> Any:
+    if isinstance(item, np.generic):
+        item = item.item()
+    if isinstance(item, int) and not isinstance(item, bool):
+        return str(item)
+    if isinstance(item, str):
+        return item
+    raise InputError(f"expected a dict of columns, or an id (text or a whole number), got {item!r}.")
+
+
+def _refused(value: Any, column: Column) -> InputError:
+    if isinstance(value, Mapping):
+        advice = "Flatten it: {'a': {'b': 1}} is {'a.b': 1}."
+    elif isinstance(value, list | tuple | set | frozenset):
+        advice = "A list may hold numbers and text, no lists or sets; make a set a list."
+    else:
+        advice = "Turn it into one of these."
+    kind = type(value).__name__
+    return InputError(f"column {column.name!r}: expected a number, text or a list of them, got a {kind}. {advice}")

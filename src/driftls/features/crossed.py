@@ -1,0 +1,102 @@
+"""One user, many articles: arms that are told apart by the block of features that the user's stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from driftls.errors import DimensionError, InputError
+from driftls.inputs import Rows
+
+
+class CrossedArms:
+    """The arms of a user as interactions with articles, without building a row for each.
+
+    Arm k is the user's features in block `blocks[k]` of `count`; with `shared`, behind a copy that all arms have. It is
+    the same as the rows of `tocsr()`, and costs the user's features once, not once an arm.
+
+    Parameters
+    ----------
+    users : (1, d) sparse row, `Rows`, or vector
+        Or (n, d): every user with every block, user by user.
+    blocks : array of int, (K,)
+        Whole numbers in 0 ... count - 1.
+    count : int
+        How many blocks there can be.
+    shared : bool
+        Whether the user's features also stand in front, alike for all arms.
+
+    Examples
+    --------
+    >>> arms = CrossedArms([1.0, 0.5], [0, 2], count=3)
+    >>> arms.tocsr().toarray()
+    array([[1. , 0.5, 0. , 0. , 0. , 0. ],
+           [0. , 0. , 0. , 0. , 1. , 0.5]])
+    """
+
+    def __init__(self, users: Any, blocks: Any, count: int, shared: bool = False) -> None:
+        self.row = users if isinstance(users, Rows) else _as_rows(users)  # of each user
+        self.blocks: NDArray[np.int64] = np.array(blocks)  # a copy, which nobody writes to
+        self.count, self.shared = count, shared
+        kind = self.blocks.dtype.kind if self.blocks.size else "i"
+        if self.blocks.ndim != 1:
+            raise DimensionError(f"expected a vector with a block for each arm, got shape {self.blocks.shape}.")
+        if not isinstance(count, int | np.integer) or kind not in "iu":
+            raise InputError(f"expected blocks and their count as whole numbers, got {blocks!r} of {count!r}.")
+        if self.blocks.size and not (self.blocks.min() >= 0 and self.blocks.max() < count):
+            got = f"{self.blocks.min()} ... {self.blocks.max()}"
+            raise InputError(f"expected blocks in 0 ... {count - 1}, got {got}. Raise count, or check the blocks.")
+        self.blocks = self.blocks.astype(np.int64, copy=False)
+        self.blocks.flags.writeable = False
+
+    @cached_property
+    def users(self) -> sp.csr_array:
+        """The users' rows as a SciPy matrix."""
+        return self.row.tocsr()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(K, dim), as of a matrix; with n users, (n K, dim)."""
+        return len(self), self.row.dim * (self.count + self.shared)
+
+    def __len__(self) -> int:
+        return self.row.shape[0] * self.blocks.size
+
+    def __getitem__(self, arms: Any) -> CrossedArms:
+        """Some of the arms of one user."""
+        places = np.arange(len(self))[arms] if isinstance(arms, slice) else np.atleast_1d(np.asarray(arms, np.int64))
+        if places.size and not (places.min() >= 0 and places.max() < len(self)):
+            raise IndexError(f"there are {len(self)} arms, got {places.min()} ... {places.max()}.")
+        user, place = np.divmod(places, max(self.blocks.size, 1))
+        if places.size == 0 or user.min() != user.max():
+            raise InputError("expected at least one arm, and arms of one user at a time.")
+        begin, end = self.row.start[user[0]], self.row.start[user[0] + 1]
+        one = Rows(self.row.indices[begin:end], self.row.values[begin:end], np.array([0, end - begin]), self.row.dim)
+        return CrossedArms(one, self.blocks[place], self.count, self.shared)
+
+    def __iter__(self) -> Iterator[CrossedArms]:
+        """Arm by arm."""
+        return (self[k] for k in range(len(self)))
+
+    def tocsr(self) -> sp.csr_array:
+        """The same as a sparse matrix with a row for each arm."""
+        at = self.blocks[:, None] + int(self.shared)
+        at = np.hstack([np.zeros_like(at), at]) if self.shared else at
+        start = at.shape[1] * np.arange(len(at) + 1)
+        place = sp.csr_array((np.ones(at.size), at.ravel(), start), shape=(len(at), self.count + self.shared))
+        return sp.csr_array(sp.vstack([sp.kron(place, self.users[[n]], "csr") for n in range(self.row.shape[0])]))
+
+
+def _as_rows(users: Any) -> Rows:
+    users = users if sp.issparse(users) else np.atleast_2d(np.asarray(users))
+    if users.dtype.kind not in "fiub":
+        raise InputError(f"expected a user of real numbers, got {users.dtype}.")
+    matrix = sp.csr_array(users.reshape(1, -1) if users.ndim == 1 else users)
+    # what does not fit into 32 bits must not come out as another index
+    indices = np.clip(matrix.indices, -1, np.iinfo(np.int32).max).astype(np.int32)
+    return Rows(indices, matrix.data, matrix.indptr.astype(np.int64), matrix.shape[1])

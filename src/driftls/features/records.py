@@ -1,0 +1,343 @@
+"""Features of dicts and tables: one object that makes arms of them, hashed or by a vocabulary that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from driftls.errors import InputError, SettingsError
+from driftls.features.base import FeatureMap
+from driftls.features.columns import Hashing, Space, Vocabulary
+from driftls.features.rows import LOW, Coded, Ints, Rows, assemble, buckets
+from driftls.features.tables import coded_table, is_table
+
+if TYPE_CHECKING:
+    from driftls.logs.events import Block
+
+NAMES = 2**20  # names whose codes are remembered; above, all are forgotten and looked up anew
+ENTRIES = 2**22  # entries that are made at once: what a table takes on top of its result is bounded
+
+
+class Collisions(NamedTuple):
+    """names: how many there are; measured: the share that has its index with another; expected: what chance gives."""
+
+    names: int
+    measured: float
+    expected: float
+
+
+class Features(FeatureMap):
+    """Arms from dicts, or from tables of pandas, polars and Arrow: numbers as they are, text one-hot, lists multi-hot.
+
+    Parameters
+    ----------
+    dim : int, optional
+        Names are hashed to so many indices. Without it there is a vocabulary: every new name gets the next index, and
+        `dim` grows.
+    cross : "all" or pairs of columns
+        Which columns of users are crossed with which of items, as VW's `-q`: ``[("city", "colour"), ("*", "id")]``,
+        where "*" is every column.
+    categories : names of columns
+        Whose numbers are categories, such as ids.
+    constant : bool
+        A feature that is 1 in every arm.
+
+    Examples
+    --------
+    >>> features = Features(cross=[("city", "colour")])
+    >>> user = {"age": 31, "city": "Oslo", "tags": ["a", "b"], "income": None}
+    >>> arms = features.arms(user, [{"colour": "red", "price": 2.5}, {"colour": "blue"}])
+    >>> for name, column in zip(features.names, arms.tocsr().toarray().T):
+    ...     print(name, column)
+    constant [1. 1.]
+    age [31. 31.]
+    city=Oslo [1. 1.]
+    tags=a [1. 1.]
+    tags=b [1. 1.]
+    item.colour=red [1. 0.]
+    item.price [2.5 0. ]
+    item.colour=blue [0. 1.]
+    city=Oslo*item.colour=red [1. 0.]
+    city=Oslo*item.colour=blue [0. 1.]
+    >>> features.missing
+    {'age': 0, 'city': 0, 'tags': 0, 'income': 1, 'item.colour': 0, 'item.price': 1}
+    """
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        *,
+        cross: str | Iterable[Sequence[str]] = (),
+        categories: Iterable[str] = (),
+        constant: bool = True,
+    ) -> None:
+        if dim is not None and not (isinstance(dim, int | np.integer) and 1 <= dim < 2**31):
+            raise SettingsError(
+                f"dim must be a whole number from 1 to 2^31 - 1, or None for a vocabulary, got {dim!r}."
+            )
+        if isinstance(categories, str):
+            raise SettingsError(f"categories must be a list of columns, got {categories!r}. Pass [{categories!r}].")
+        self.hashed, self.constant = dim is not None, bool(constant)
+        self.cross, self.categories = _pairs_of(cross), tuple(categories)
+        self._index = Vocabulary() if dim is None else Hashing(int(dim))
+        groups, self._crossed = _grouped(self.cross)
+        self._users, self._items = (
+            Space(prefix, self._index.code, group, self.categories) for prefix, group in zip(("", "item."), groups)
+        )
+        if self.constant:
+            code = self._index.code("constant")
+            self._index.size[1] = buckets(np.array([code]), int(dim))[0] if dim is not None else code
+        self._last: tuple[Any, Any] = (None, None)  # a pool of items, and its codes
+        self._one = np.zeros(2, np.int64)  # where the codes of one user begin and end
+        self._lock = Lock()
+
+    # -- what it says of itself ----------------------------------------------------------------------------------------
+
+    @property
+    def dim(self) -> int:
+        """The length of an arm; with a vocabulary, by now."""
+        return int(self._index.size.item(0))
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each index. Hashing keeps none."""
+        if not isinstance(self._index, Vocabulary):
+            raise InputError("hashed features keep no names. Use a vocabulary: Features() without dim.")
+        alone = {index: name for name, index in self._index.of.items()}
+        listed = self._index.listed()
+        return [name if isinstance(name, str) else f"{alone[name[0]]}*{alone[name[1]]}" for name in listed]
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """How many records lacked each column (None, NaN, or not there), since it was made or loaded."""
+        return self._users.missing() | self._items.missing()
+
+    @property
+    def collisions(self) -> Collisions:
+        """How many names share an index with another: of those seen, and of all crosses between them."""
+        if not self.hashed:
+            return Collisions(self.dim, 0.0, 0.0)
+        users, items = (
+            np.array([code for column in space.columns.values() for code in column.codes.values()], np.int64)
+            for space in (self._users, self._items)
+        )
+        counts = np.bincount(buckets(np.concatenate([users, items]) & LOW, self.dim), minlength=self.dim)
+        for code in users.tolist() if self._crossed.size else ():
+            with_ = items if self._crossed.size == 1 else items[self._crossed[code >> 32, items >> 32]]
+            keys = (with_ & LOW).astype(np.uint64) | (np.uint64(code & LOW) << np.uint64(32))
+            np.add.at(counts, buckets(keys, self.dim), 1)
+        if self.constant:
+            counts[self._index.size[1]] += 1
+        names = int(counts.sum())
+        measured = float(counts[counts > 1].sum() / max(names, 1))
+        return Collisions(names, measured, float(-np.expm1((names - 1) * np.log1p(-1.0 / max(self.dim, 2)))))
+
+    def __repr__(self) -> str:
+        settings = {"cross": list(self.cross), "categories": list(self.categories), "constant": self.constant}
+        return f"Features({self.dim if self.hashed else None}, {', '.join(f'{k}={v!r}' for k, v in settings.items())})"
+
+    # -- one decision --------------------------------------------------------------------------------------------------
+
+    def user(self, user: Any) -> Rows:
+        """The row of one user, for one model an arm; or of one record, for a regression."""
+        rows: Rows = self.arms(user, NOBODY)
+        return rows
+
+    def arms(self, user: Any, items: Any = None) -> Any:
+        """The arms of a user (a dict) and items (a list of dicts or ids, a table, or a `pool`), a row for each item.
+
+        Of an event of a log the user's columns are the numbers of its features, and an item has an "id".
+        """
+        if items is None and hasattr(user, "user_index"):
+            from driftls.logs.events import Block
+
+            return self.rows(Block.from_events([user]))
+        if items is None or (type(user) is not dict and not isinstance(user, Mapping)):
+            raise InputError(f"expected a user (a dict) and items (a list of dicts), got {user!r} and {items!r}.")
+        with self._lock:
+            codes: list[int] = []
+            values: list[float] = []
+            size = self._index.size.item(0)
+            try:
+                self._users.add(user, codes, values)
+                pool = items if type(items) is Pool else self._pool(items)
+            except InputError:
+                self._take_back(size)
+                raise
+            self._one[1] = len(codes)
+            one = Coded(self._one, np.array(codes, np.int64), np.array(values, np.float64))
+            return self._rows(one, pool.items, pool.pairs, (1 + len(codes)) * pool.most)
+
+    def pool(self, items: Any) -> Pool:
+        """Items whose codes are looked up once, for `arms`."""
+        with self._lock:
+            return self._pool(items)
+
+    def _pool(self, items: Any) -> Pool:
+        if type(items) is not list:
+            return Pool.of(self._coded(self._items, items))
+        try:
+            if items == self._last[0]:  # pools come again, and to compare costs less than to look up
+                return self._last[1]  # type: ignore[no-any-return]
+        except ValueError:  # arrays cannot be compared
+            pass
+        self._items.plain = True
+        pool = Pool.of(self._items.coded(items))
+        copied = [dict(item) if isinstance(item, Mapping) else item for item in items] if self._items.plain else None
+        self._last = copied, pool
+        return pool
+
+    # -- many at once --------------------------------------------------------------------------------------------------
+
+    def table(self, users: Any, items: Any = None) -> Any:
+        """The rows of a table or list of dicts as a csr_array; with `items`, row k is of user k and item k."""
+        return self._many(users, items, every=False).tocsr()
+
+    def rounds(self, users: Any, items: Any) -> Any:
+        """Every user with every item, user by user, as a csr_array: what `policy.play` takes."""
+        return self._many(users, items, every=True).tocsr()
+
+    def rows(self, block: Block) -> Any:
+        """The arms of all lines of a block of a log, line after line, as a csr_array."""
+        with self._lock:
+            index = block.user_index
+            used = np.unique(index)
+            code = np.zeros(int(used[-1]) + 1 if len(used) else 0, np.int64)
+            code[used] = [self._users.code(self._users.column(str(j)), None) for j in used.tolist()]
+            users = Coded(block.user_start, code[index], block.user_value)
+            items = self._items.coded(
+                {"id": str(i)} | ({} if block.arm_features is None else dict(enumerate(block.arm_features[k].tolist())))
+                for k, i in enumerate(block.pool_ids.tolist())
+            )
+            lines = np.repeat(np.arange(len(block)), np.diff(block.pool_start)[block.pool])
+            return self._rows(users, items, np.stack([lines, block.candidates])).tocsr()
+
+    def _many(self, users: Any, items: Any, *, every: bool) -> Rows:
+        with self._lock:
+            size = self.dim
+            try:
+                one = self._coded(self._users, users)
+                other = NOBODY.items if items is None else self._coded(self._items, items)
+            except InputError:
+                self._take_back(size)
+                raise
+            n, k = len(one), len(other)
+            if items is not None and not every and n != k:
+                raise InputError(
+                    f"expected an item for each user, got {n} users and {k} items. Use rounds for all pairs."
+                )
+            pairs = np.stack([np.arange(n), np.arange(n) if items is not None else np.zeros(n, np.int64)])
+            if every:
+                pairs = np.stack([np.repeat(np.arange(n), k), np.tile(np.arange(k), n)])
+            return self._rows(one, other, pairs)
+
+    def _coded(self, space: Space, records: Any) -> Coded:
+        if is_table(records) or isinstance(records, Mapping):
+            return coded_table(space, records)
+        if isinstance(records, str | bytes) or not isinstance(records, Iterable):
+            raise InputError(f"expected a table or a list of dicts, got {records!r}.")
+        return space.coded(records)
+
+    def _rows(self, users: Coded, items: Coded, pairs: Ints, most: int | None = None) -> Rows:
+        """The rows of these pairs of a user and an item; `most`: how many entries they can have."""
+        if most is not None and most <= ENTRIES:
+            return self._piece(users, items, pairs, most)
+        each, other = np.diff(users.start)[pairs[0]], np.diff(items.start)[pairs[1]]
+        if not self._crossed.size:
+            return self._piece(users, items, pairs, int((1 + each + other).sum()))
+        ends = np.cumsum((1 + each) * (1 + other))
+        borders = np.flatnonzero(np.diff(ends // ENTRIES)) + 1
+        bounds = np.diff(ends[np.append(borders, len(ends)) - 1], prepend=0) if len(ends) else [0]
+        parts = zip(np.split(pairs, borders, axis=1), bounds)
+        pieces = [self._piece(users, items, np.ascontiguousarray(part), int(bound)) for part, bound in parts]
+        shift = np.cumsum([0] + [piece.start[-1] for piece in pieces])
+        start = [piece.start[1:] + before for piece, before in zip(pieces, shift)]
+        indices, values = (np.concatenate([piece[field] for piece in pieces]) for field in (0, 1))
+        return Rows(indices, values, np.concatenate([[0], *start]), self.dim)
+
+    def _piece(self, users: Coded, items: Coded, pairs: Ints, most: int) -> Rows:
+        index = self._index
+        if isinstance(index, Vocabulary) and self._crossed.size:
+            index.room(most)
+        indices, values, start = np.empty(most, np.int32), np.empty(most), np.empty(pairs.shape[1] + 1, np.int64)
+        end = assemble(
+            *users, *items, pairs, self._crossed, index.size, index.keys, index.slots, indices, values, start
+        )
+        if self._users.names + self._items.names > NAMES:
+            self._forget()
+        if end < most:
+            indices, values = indices[:end], values[:end]
+        return Rows(indices, values, start, self.dim)
+
+    def _take_back(self, size: int) -> None:
+        """Drop the names that came since there were `size`: what was refused changes nothing."""
+        if isinstance(self._index, Vocabulary) and self.dim > size:
+            self._index.cut(size)
+            self._forget()
+
+    def _forget(self) -> None:
+        for space in (self._users, self._items):
+            space.columns.clear()
+            space.records = space.names = 0
+        self._last = (None, None)
+
+    # -- kept with a policy --------------------------------------------------------------------------------------------
+
+    def _settings(self) -> dict[str, Any]:
+        kept = {"cross": [list(pair) for pair in self.cross], "categories": list(self.categories)}
+        names = self._index.listed() if isinstance(self._index, Vocabulary) else []
+        return {"dim": self.dim if self.hashed else None, **kept, "constant": self.constant, "names": names}
+
+    def with_names(self, names: Iterable[Any]) -> Features:
+        """These features with the names that a header kept."""
+        if isinstance(self._index, Vocabulary):
+            self._index.cut(0)
+            self._index.fill(names)
+        return self
+
+    def __reduce__(self) -> Any:
+        from driftls.features import from_header
+
+        return from_header, (self.to_header(),)
+
+
+class Pool(NamedTuple):
+    """Items as codes, the pairs of one user with each, and how many entries there can be for each of the user's."""
+
+    items: Coded
+    pairs: Ints
+    most: int
+
+    @classmethod
+    def of(cls, items: Coded) -> Pool:
+        """The pool of these items."""
+        pairs = np.zeros((2, len(items)), np.int64)
+        pairs[1] = np.arange(len(items))
+        return cls(items, pairs, len(items.code) + len(items))
+
+
+NOBODY = Pool.of(Coded(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0)))
+
+
+def _pairs_of(cross: Any) -> tuple[tuple[str, str], ...]:
+    pairs = [("*", "*")] if isinstance(cross, str) and cross == "all" else cross
+    wrong = isinstance(pairs, str) or any(isinstance(pair, str) or len(pair) != 2 for pair in pairs)
+    if wrong:
+        raise SettingsError(f'cross must be "all" or pairs (column of users, column of items), got {cross!r}.')
+    return tuple((str(one), str(other)) for one, other in pairs)
+
+
+def _grouped(cross: tuple[tuple[str, str], ...]) -> tuple[list[dict[str, int]], Any]:
+    """Numbers from 1 for the columns that crosses name, on either side; and which are crossed, (users, items)."""
+    if not cross or ("*", "*") in cross:
+        return [{}, {}], np.ones((1, 1) if cross else (0, 0), np.bool_)
+    named = [sorted({pair[side] for pair in cross} - {"*"}) for side in (0, 1)]
+    groups = [{name: k for k, name in enumerate(names, 1)} for names in named]
+    crossed = np.zeros((1 + len(named[0]), 1 + len(named[1])), np.bool_)
+    for one, other in cross:
+        at = [slice(None) if name == "*" else groups[side][name] for side, name in enumerate((one, other))]
+        crossed[tuple(at)] = True
+    return groups, crossed

@@ -1,0 +1,154 @@
+"""Tables of pandas, polars and Arrow as codes of names, column by column; pyarrow does it if it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls.errors import InputError
+from driftls.features.columns import LARGEST, Column, Space, scalar
+from driftls.features.rows import Coded, Floats, Ints
+from driftls.kernels.arrays import kernel
+
+NONE, NOTHING = np.empty(0, np.int64), np.empty(0)
+PIECE = 4096  # rows that are written at once, so that they stay in the processor's cache
+
+
+class Cells(NamedTuple):
+    """A column. Entry p has the code ``codes[place[p]]``, or codes[0] without places; the last code, -1, is of nulls.
+
+    start: where the entries of each row begin, or empty if each has one. value: NaN is missing; without, all are 1.
+    """
+
+    start: Ints
+    place: NDArray[np.int32]
+    codes: Ints
+    value: Floats
+
+
+def is_table(x: Any) -> bool:
+    """Whether `x` is a table: of pandas, polars, pyarrow, or whatever else has named columns."""
+    named = getattr(x, "columns", None) is not None or hasattr(x, "column_names")
+    return hasattr(x, "__arrow_c_stream__") or (named and hasattr(x, "__getitem__"))
+
+
+def is_records(x: Any) -> bool:
+    """Whether `x` is what `Features` takes: a dict, a list of dicts, or a table."""
+    if isinstance(x, list | tuple):
+        return len(x) > 0 and isinstance(x[0], Mapping)
+    return isinstance(x, Mapping) or is_table(x)
+
+
+def coded_table(space: Space, table: Any) -> Coded:
+    """The rows of a table; what pyarrow cannot read (columns of many types) goes record by record."""
+    arrow = as_arrow(table)
+    if arrow is None:
+        names = list(table) if isinstance(table, Mapping) else list(getattr(table, "columns", ()))
+        return space.coded(dict(zip(names, row)) for row in zip(*(list(table[name]) for name in names), strict=True))
+    columns = [(space.column(name), array) for name, array in zip(arrow.column_names, arrow.columns)]
+    cells = [_cells(space, column, array) for column, array in columns]
+    start = np.zeros(arrow.num_rows + 1, np.int64)
+    for (column, array), one in zip(columns, cells):
+        absent = take(*one, 0, start[1:], NONE, NOTHING)  # counts the entries of each row
+        column.present += len(array) - (array.null_count if len(one.start) else absent)
+    np.cumsum(start, out=start)
+    code, value, cursor = np.empty(start[-1], np.int64), np.empty(start[-1]), start[:-1].copy()
+    for first in range(0, arrow.num_rows, PIECE):
+        for one in cells:
+            take(*one, first, cursor[first : first + PIECE], code, value)
+    space.records += arrow.num_rows
+    return Coded(start, code, value)
+
+
+@kernel
+def take(start: Any, place: Any, codes: Any, value: Any, first: int, cursor: Any, code_out: Any, value_out: Any) -> int:
+    """Entries of a column, from row `first` on, to where each row's cursor stands; returns how many are missing."""
+    missing = 0
+    for k in range(len(cursor)):
+        row = first + k
+        for p in range(start[row] if len(start) else row, start[row + 1] if len(start) else row + 1):
+            code, x = codes[place[p] if len(place) else 0], value[p] if len(value) else 1.0
+            if code < 0 or x != x:
+                missing += 1
+                continue
+            if len(code_out):
+                code_out[cursor[k]], value_out[cursor[k]] = code, x
+            cursor[k] += 1
+    return missing
+
+
+def as_arrow(table: Any) -> Any:
+    """The table as pyarrow's, or None if there is no pyarrow or no one type for each of its columns."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        return None
+    try:
+        if type(table).__module__.startswith("pandas"):
+            return pa.Table.from_pandas(table, preserve_index=False)  # by the other way the index becomes a column
+        return table if isinstance(table, pa.Table) else pa.table(table)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return None
+
+
+def _cells(space: Space, column: Column, array: Any) -> Cells:
+    """A column of Arrow."""
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    if not (types.is_list(array.type) or types.is_large_list(array.type) or types.is_fixed_size_list(array.type)):
+        return _flat(space, column, array, None)
+    start = np.zeros(len(array) + 1, np.int64)
+    np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(), out=start[1:])
+    place = np.arange(start[-1]) - np.repeat(start[:-1], np.diff(start))
+    return _flat(space, column, pc.list_flatten(array), place.astype(np.int32))._replace(start=start)
+
+
+def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
+    """Cells, or the entries of lists; `place`: where in its list a number stands."""
+    import pyarrow as pa
+
+    kind = array.type
+    if pa.types.is_dictionary(kind) and not _is_text(kind.value_type):
+        array, kind = array.cast(kind.value_type), kind.value_type
+    if _is_number(kind) and not column.category:
+        value = array.cast(pa.uint8()) if pa.types.is_boolean(kind) else array
+        value = value.cast(pa.float64(), safe=False).to_numpy()  # nulls become NaN
+        largest = np.nanmax(np.abs(value)) if (value == value).any() else -1.0
+        if not largest < LARGEST:
+            scalar(largest, column)  # which says what is wrong
+        keys = [None] if place is None else range(int(place.max(initial=-1)) + 1)
+        codes = [space.code(column, key) for key in keys] if largest >= 0 else [-1] * len(keys)
+        return Cells(NONE, NONE.astype(np.int32) if place is None else place, np.array([*codes, -1]), value)
+    if not (_is_text(kind) or _is_number(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind)):
+        first = array.drop_null()[:1].to_pylist()
+        scalar(first[0] if first else None, column)
+        raise InputError(f"column {column.name!r}: expected numbers, text or lists of them, got {kind}.")
+    array = array.cast(pa.large_string()) if not pa.types.is_dictionary(kind) and not _is_number(kind) else array
+    chunked = pa.chunked_array([array]) if isinstance(array, pa.Array) else array
+    chunks = chunked.dictionary_encode().unify_dictionaries().chunks
+    array = pa.concat_arrays(chunks) if chunks else pa.nulls(0, pa.string()).dictionary_encode()
+    size = len(array.dictionary)
+    place = array.indices.fill_null(size).to_numpy().astype(np.int32, copy=False)
+    used = np.flatnonzero(np.bincount(place, minlength=size + 1)[:size])  # a dictionary may hold what no row has
+    names = array.dictionary.take(pa.array(used)).to_pylist()
+    if not _is_text(array.dictionary.type):
+        names = [(scalar(number, column) or (None,))[0] for number in names]
+    there = [name for name in names if name is not None]
+    code_of = dict(zip(there, space.categories(column, there)))
+    codes = np.full(size + 1, -1)
+    codes[used] = [code_of.get(name, -1) for name in names]
+    return Cells(NONE, place, codes, NOTHING)
+
+
+def _is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))

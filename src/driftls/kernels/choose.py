@@ -1,0 +1,250 @@
+"""Choose an arm, learn its reward, play many rounds: over any tracker and any width, one model or one an arm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from driftls.kernels.learn import ATTEND, NO_ROOM, NOT_FINITE, has_room, mean_of, step_fault, take
+from driftls.kernels.parts import call, counts, entry, indices, inner, integers, reals, rows_at, tracker, width
+from driftls.kernels.rows import LARGEST, index_fault, row, row_fault, uniform
+
+# Why a call came back, after the faults of rows and the statuses of learn.py
+NO_DRAWS, LOOK = 9, 10
+
+
+@inner
+def weight(p: Any) -> float:
+    """kappa; from the data: sigmas sqrt((1/n) sum e_t^2/(1 + w_t)), and sigmas itself while there was no error yet"""
+    if p.sigmas == 0.0:
+        return p.kappa
+    if p.errors == 0.0:
+        return p.sigmas
+    return p.sigmas * np.sqrt(p.errors / p.learned)
+
+
+@inner
+def score(p: Any, rows: Any, first: int, count: int) -> None:
+    """scores[k] = theta.x_k + kappa width(x_k)      [UCB of alg:LinUCBwithBGD]"""
+    kappa = weight(p)
+    if p.table != 0:
+        call(p.table_score, p.address, 0, rows.address, first, count, 0, kappa)
+        return
+    slots = integers(p.slots)
+    for k in range(count if p.disjoint != 0 else 1):
+        slot = slots[k] if p.disjoint != 0 else 0
+        t, w = integers(p.trackers)[slot], width(integers(p.widths)[slot])
+        if w.begin != 0:
+            call(w.begin, t, w.address, 0, 0, 0, 0, 0.0)
+        part = p.crossed_score if rows.arms != 0 else w.score
+        call(part, t, w.address, rows.address, first, 1 if p.disjoint != 0 else count, p.scores + 8 * k, kappa)
+
+
+@inner
+def pick(p: Any, count: int) -> int:
+    """The arm with the highest score, the first of equals, among those allowed; with probability epsilon any of them"""
+    scores, allowed = reals(p.scores), integers(p.allowed)
+    best, arms = -1, 0
+    for k in range(count):
+        if p.allowed == 0 or allowed[k] != 0:
+            arms += 1
+            if best < 0 or scores[k] > scores[best]:
+                best = k
+    chosen = best
+    if p.epsilon > 0.0:
+        u = uniform(p)
+        if u < p.epsilon:
+            left = min(int(u / p.epsilon * arms), arms - 1)
+            for k in range(count):
+                if p.allowed == 0 or allowed[k] != 0:
+                    if left == 0:
+                        chosen = k
+                    left -= 1
+    p.probability = p.epsilon / arms + (1.0 - p.epsilon if chosen == best else 0.0)
+    return chosen
+
+
+@inner
+def fault_of(p: Any, rows: Any, count: int, whole: bool) -> int:
+    """0 if the rows of a choice can be used: their indices lead nowhere else, and (whole) their numbers are finite"""
+    t = tracker(integers(p.trackers)[0 if p.disjoint == 0 else integers(p.slots)[0]])
+    lines = 1 if p.disjoint != 0 or rows.arms != 0 else count
+    dim = rows.features if rows.arms != 0 else t.dim
+    for k in range(lines):
+        p.fault_row = k
+        fault = row_fault(rows, k, dim) if whole else index_fault(rows, k, dim)
+        if fault != 0:
+            return fault
+    return 0
+
+
+@entry
+def choose(p: Any, i: int, n: int) -> float:
+    """The position of the arm to show among n, or minus what is wrong"""
+    rows, scores = rows_at(p.arms), reals(p.scores)
+    fault = fault_of(p, rows, n, p.disjoint != 0)
+    if fault == 0 and integers(p.cursor)[0] + p.draws > p.tape_size:
+        fault = NO_DRAWS
+    if fault != 0:
+        return -float(fault)
+    score(p, rows, 0, n)
+    for k in range(n):
+        if not abs(scores[k]) < LARGEST:  # whatever is not finite shows in the scores
+            fault = fault_of(p, rows, n, True)
+            if fault != 0:
+                return -float(fault)
+            break
+    return float(pick(p, n)) if i == 0 else 0.0  # i: only the scores were asked for
+
+
+@inner
+def expand(p: Any, rows: Any, i: int) -> Any:
+    """Row i as one that a tracker can keep: that of a crossed arm is written out"""
+    if rows.arms == 0:
+        return rows
+    out, line = rows_at(p.single), i // rows.arms
+    shift = integers(rows.shifts)[i - line * rows.arms]
+    x, at, n = row(rows, line)
+    values, features, length = reals(out.values), indices(out.indices), 0
+    for block in range(1 + rows.shared):
+        for q in range(n):
+            values[length], features[length] = x[q], at[q] + (shift if block == rows.shared else 0)
+            length += 1
+    integers(out.start)[0], integers(out.stop)[0] = 0, length
+    reals(out.y)[0] = reals(rows.y)[i]
+    return out
+
+
+@inner
+def learn(p: Any, rows: Any, i: int, slot: int) -> float:
+    """Row i is what was chosen, with its reward: noise estimate, tracker, width, in this order; 0, or a status"""
+    model = slot if p.disjoint != 0 else 0
+    t, w = tracker(integers(p.trackers)[model]), width(integers(p.widths)[model])
+    slot = -1 if p.disjoint != 0 else slot
+    p.model = model
+    fault = step_fault(t, rows, i, counts(t.counts).seen + 1)
+    if fault != 0:
+        return float(fault)
+    if not has_room(t, rows, i):
+        return float(NO_ROOM)
+    if p.sigmas != 0.0:
+        x, at, n = row(rows, i)
+        error = reals(rows.y)[i] - mean_of(t, x, at, n)
+        square = call(w.width2, t.address, w.address, rows.address, i, slot, 0, 0.0) if w.width2 != 0 else 0.0
+        p.errors += error * error / (1.0 + square)
+    p.learned += 1.0
+    status = take(t, rows, i)
+    p.asked = 1 if status == ATTEND else 0
+    if w.enter != 0 and call(w.enter, t.address, w.address, rows.address, i, slot, 0, 0.0) != 0.0:
+        p.asked += 2  # the width has a tracker of its own that asks
+        if status == 0.0:
+            status = float(ATTEND)
+    return status
+
+
+@entry
+def learn_row(p: Any, i: int, n: int) -> float:
+    """Row i of the arms with its reward, which stands for slot n (or n < 0, for none); 0, or a status"""
+    rows = rows_at(p.arms)
+    dim = tracker(integers(p.trackers)[0 if p.disjoint == 0 else n]).dim
+    p.fault_row = i
+    line = i // rows.arms if rows.arms != 0 else i
+    fault = row_fault(rows, line, rows.features if rows.arms != 0 else dim)
+    if fault == 0 and not abs(reals(rows.y)[i]) < LARGEST:
+        fault = NOT_FINITE
+    if fault == 0 and integers(p.cursor)[0] + p.draws > p.tape_size:
+        fault = NO_DRAWS
+    if fault != 0:
+        return float(fault)
+    single = expand(p, rows, i)
+    status = learn(p, single, 0 if rows.arms != 0 else i, n)
+    if p.table != 0 and (status == 0.0 or status == ATTEND) and p.position >= 0:
+        call(p.table_learned, p.address, 0, rows.address, i, p.position, 0, 0.0)
+    return status
+
+
+@entry
+def play(p: Any, i: int, n: int) -> float:
+    """Rounds i ... n - 1; how far it came, with the reason in p.status if that is not the end
+
+    shown[r] < 0: the reward of every arm of round r is known, in rewards[r, arm]; else that of the arm shown alone, and
+    other choices teach nothing. rewards 0: choose only.
+    """
+    rows, count = rows_at(p.arms), p.count
+    first, shown, chosen, slots = integers(p.first_arm), integers(p.shown), integers(p.chosen), integers(p.slots)
+    y, rewards = reals(rows.y), reals(p.rewards)
+    for r in range(i, n):
+        p.status = 0
+        if integers(p.cursor)[0] + p.draws > p.tape_size:
+            p.status = NO_DRAWS
+            return float(r)
+        if p.resumed == 0:
+            score(p, rows, first[r], count)
+            chosen[r] = pick(p, count)
+        p.resumed = 0
+        k = chosen[r]
+        if p.rewards == 0 or (p.shown != 0 and shown[r] != k):
+            continue
+        line = first[r] if p.disjoint != 0 else first[r] + k
+        y[line] = rewards[r * p.columns + (k if p.columns > 1 else 0)]
+        single = expand(p, rows, line)
+        status = learn(p, single, 0 if rows.arms != 0 else line, slots[k])
+        if status == NO_ROOM:  # the choice stands, and is learned when the call is taken up again
+            p.status, p.resumed, p.line = NO_ROOM, 1, line
+            return float(r)
+        if status != 0.0 and status != ATTEND:
+            p.status = int(status)
+            return float(r)
+        if p.table != 0:
+            call(p.table_learned, p.address, 0, rows.address, line, k, 0, 0.0)
+        if status == ATTEND:
+            p.status = ATTEND
+            return float(r + 1)
+        if p.learned == p.look:
+            p.status = LOOK
+            return float(r + 1)
+    p.status = 0
+    return float(n)
+
+
+@entry
+def open_arms(p: Any, i: int, n: int) -> float:
+    """Arms of a pool whose slot is below -1 are new: -2 - slot is theirs; one with other features starts afresh"""
+    rows, slots = rows_at(p.arms), integers(p.slots)
+    t, w = integers(p.trackers)[0], width(integers(p.widths)[0])
+    for k in range(n):
+        fault = row_fault(rows, k, tracker(t).dim)
+        if fault != 0:
+            p.fault_row = k
+            return -float(fault)
+    for k in range(n):
+        new = slots[k] < -1
+        if new:
+            slots[k] = -2 - slots[k]
+        if slots[k] >= 0 and (new or call(w.same, t, w.address, rows.address, k, slots[k], 0, 0.0) == 0.0):
+            call(w.open, t, w.address, rows.address, k, slots[k], 0, 0.0)
+    return 0.0
+
+
+@entry
+def widths(p: Any, i: int, n: int) -> float:
+    """scores[k] = squared width of arm k"""
+    rows, slots, out = rows_at(p.arms), integers(p.slots), reals(p.scores)
+    fault = fault_of(p, rows, n, True)
+    if fault != 0:
+        return -float(fault)
+    for k in range(n):
+        slot = slots[k]
+        model = slot if p.disjoint != 0 else 0
+        t, w = integers(p.trackers)[model], width(integers(p.widths)[model])
+        line, arm = (0, -1) if p.disjoint != 0 else (k, slot)
+        out[k] = call(w.width2, t, w.address, rows.address, line, arm, 0, 0.0) if w.width2 != 0 else 0.0
+    return 0.0
+
+
+@entry
+def is_same(p: Any, i: int, n: int) -> float:
+    """1 if row i still has the features for which slot n was opened"""
+    w = width(integers(p.widths)[0])
+    return call(w.same, integers(p.trackers)[0], w.address, p.arms, i, n, 0, 0.0) if w.same != 0 else 1.0

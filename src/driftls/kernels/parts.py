@@ -1,0 +1,268 @@
+"""Compiled parts: small C functions over records, combined at run time through their addresses.
+
+A *part* is compiled by itself, once, whatever it is combined with: a tracker's `enter` and `descend`, a width's `score`.
+All parts have one C signature, so that a record can hold the address of any of them,
+
+    double part(int64 t, int64 w, int64 rows, int64 i, int64 n, int64 out, double x)
+
+where t, w and rows are addresses of records (`driftls.kernels.records`). The Python function behind a part names the
+arguments that it uses, and gets records for addresses. An *entry* is a part that Python calls: `double entry(int64 frame,
+int64 i, int64 n)`. An *inner* function is a piece of parts.
+
+These modules do not import Numba. With DRIFTLS_INTERPRET=1 nothing is compiled at all: parts run as plain Python, and
+every read and write through an address is checked against the arrays that were handed out.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import inspect
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+INTERPRET = os.environ.get("DRIFTLS_INTERPRET", "") not in ("", "0")
+
+# argument of a part -> what the compiled function gets in its place
+PART_ARGUMENTS = ("t", "w", "rows", "i", "n", "out", "x")
+ENTRY_ARGUMENTS = ("frame", "i", "n")
+RECORDS = ("t", "w", "rows", "p")  # arguments that are records
+
+INNER: set[Callable[..., Any]] = set()
+PARTS: dict[str, Part] = {}
+
+
+def inner(function: Function) -> Function:
+    """A piece of parts: linked into each of them, never called from outside."""
+    INNER.add(function)
+    return function
+
+
+def part(function: Callable[..., Any]) -> Part:
+    """A function that records refer to by its address."""
+    return Part(function, PART_ARGUMENTS)
+
+
+def entry(function: Callable[..., Any]) -> Part:
+    """A function that Python calls with the address of a frame: `entry(frame, i, n)`."""
+    return Part(function, ENTRY_ARGUMENTS)
+
+
+class Part:
+    """One compiled function: found on disk or compiled when its address is first asked for."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[str, ...]) -> None:
+        self.function, self.arguments = function, arguments
+        self.name = f"{function.__module__.rpartition('.')[2]}_{function.__name__}"
+        self.used = list(inspect.signature(function).parameters)
+        self._address = 0
+        self._call: Callable[..., float] | None = None
+        PARTS[self.name] = self
+
+    @property
+    def address(self) -> int:
+        """Where the machine code is; with nothing compiled, a number that stands for it."""
+        if not self._address:
+            with LOCK:  # two threads that ask at once must not load it twice
+                if not self._address:
+                    self._address = self._find()
+        return self._address
+
+    def _find(self) -> int:
+        if INTERPRET:
+            _INTERPRETED[id(self)] = self
+            return id(self)
+        from driftls.kernels.objects import load
+
+        return load(self)
+
+    def __call__(self, *arguments: Any) -> float:
+        """Call an entry, without the interpreter's lock."""
+        call = self._call
+        if call is None:
+            address, kinds = self.address, [ctypes.c_int64] * len(self.arguments)
+            call = self.interpret if INTERPRET else ctypes.CFUNCTYPE(ctypes.c_double, *kinds)(address)
+            self._call = call
+        return call(*arguments)
+
+    def interpret(self, *arguments: Any) -> float:
+        """The same as plain Python."""
+        given = dict(zip(self.arguments, arguments))
+        return float(
+            self.function(*(record_at(given[self.place(name)]) if name in RECORDS else given[name] for name in self.used))
+        )
+
+    def place(self, name: str) -> str:
+        """The argument in which the address of a record comes."""
+        return "frame" if self.arguments is ENTRY_ARGUMENTS else ("t" if name == "p" else name)
+
+
+# -- what kernels use of memory; the compiler puts machine instructions in place of these -----------------------------
+
+_INTERPRETED: dict[int, Part] = {}
+_MEMORY: list[tuple[int, int]] = []
+_OWNERS: dict[tuple[int, int], Any] = {}
+
+
+class Pointer:
+    """Elements at an address, as a pointer of C has them; here every one is looked up in the array that it lies in."""
+
+    def __init__(self, address: int, dtype: Any) -> None:
+        self.address, self.dtype = int(address), np.dtype(dtype)
+
+    def _cell(self, k: Any) -> NDArray[Any]:
+        at = self.address + int(k) * self.dtype.itemsize
+        place = bisect.bisect_right(_MEMORY, (at, 1 << 62)) - 1
+        if place < 0 or at + self.dtype.itemsize > _MEMORY[place][1] or at < _MEMORY[place][0]:
+            raise IndexError(f"element {k} at {self.address} is in no array that was handed to a kernel")
+        return np.ctypeslib.as_array((ctypes.c_ubyte * self.dtype.itemsize).from_address(at)).view(self.dtype)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self._cell(k)[0]
+
+    def __setitem__(self, k: Any, value: Any) -> None:
+        self._cell(k)[0] = value
+
+
+def reals(address: int) -> Any:
+    """The float64 numbers at an address: `reals(t.u)[j]`."""
+    return Pointer(address, np.float64)
+
+
+def integers(address: int) -> Any:
+    """The int64 numbers at an address."""
+    return Pointer(address, np.int64)
+
+
+def indices(address: int) -> Any:
+    """The int32 numbers at an address: features of sparse rows."""
+    return Pointer(address, np.int32)
+
+
+def tracker(address: int) -> Any:
+    """The tracker's record at an address."""
+    return record_at(address)
+
+
+def width(address: int) -> Any:
+    """The width's record at an address."""
+    return record_at(address)
+
+
+def policy(address: int) -> Any:
+    """The policy's record at an address."""
+    return record_at(address)
+
+
+def counts(address: int) -> Any:
+    """The counters of a history at an address."""
+    return record_at(address)
+
+
+def rows_at(address: int) -> Any:
+    """The record of rows at an address."""
+    return record_at(address)
+
+
+def call(address: int, t: int, w: int, rows: int, i: int, n: int, out: int, x: float) -> float:
+    """Call the part at an address."""
+    return _INTERPRETED[address].interpret(t, w, rows, i, n, out, x)
+
+
+def gemm(address: int, inverse: int, X: int, out: int, dim: int, count: int) -> None:
+    """out = X inverse by BLAS (dgemm of SciPy, at this address); inverse is symmetric."""
+    A, rows, product = (
+        np.array([[Pointer(at, np.float64)[r * dim + c] for c in range(dim)] for r in range(size)])
+        for at, size in ((inverse, dim), (X, count), (out, count))
+    )
+    product = rows @ A
+    for r in range(count):
+        for c in range(dim):
+            Pointer(out, np.float64)[r * dim + c] = product[r, c]
+
+
+def prefetch(address: int) -> None:
+    """Ask the processor for the cache line at an address; changes no result."""
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Where an array's data lie; its owner keeps it alive as long as a record holds the address."""
+    at = int(array.__array_interface__["data"][0])
+    if INTERPRET and array.nbytes:
+        base: Any = array
+        while isinstance(base.base, np.ndarray):
+            base = base.base
+        first = int(base.__array_interface__["data"][0])
+        span = (first, first + base.nbytes)
+        if span not in _OWNERS:
+            bisect.insort(_MEMORY, span)
+        _OWNERS[span] = weakref.ref(base, lambda _, span=span: _forget(span))
+    return at
+
+
+def _forget(span: tuple[int, int]) -> None:
+    _OWNERS.pop(span, None)
+    if span in _MEMORY:
+        _MEMORY.remove(span)
+
+
+_FRAMES: weakref.WeakValueDictionary[int, Frame] = weakref.WeakValueDictionary()
+
+
+def record_at(address: int) -> Any:
+    """The record at an address, for plain Python."""
+    return _FRAMES[address].record
+
+
+class Frame:
+    """A record and the arrays whose addresses are in it; its memory never moves, and only its owner writes to it.
+
+    `frame["u"] = array` writes the array's address and keeps the array; `frame["dim"] = 3` writes a number.
+    """
+
+    def __init__(self, dtype: np.dtype[Any], memory: NDArray[Any] | None = None) -> None:
+        self.memory = np.zeros(1, dtype) if memory is None else memory
+        self.arrays: dict[str, Any] = {}
+        self.address = int(self.memory.__array_interface__["data"][0])
+        self.fields = {name: self.memory[name] for name in dtype.names or ()}
+        if "address" in self.fields:
+            self.fields["address"][0] = self.address
+        if INTERPRET:
+            _FRAMES[self.address] = self
+
+    @property
+    def record(self) -> Any:
+        """The record, whose fields are attributes."""
+        return self.memory[0]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields[name].item()
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            self.arrays[name] = value
+            value = address_of(value)
+        elif isinstance(value, Part | Frame):
+            if isinstance(value, Frame):
+                self.arrays[name] = value
+            value = value.address
+        self.fields[name][0] = value
+
+    def set(self, **values: Any) -> None:
+        """Write several fields."""
+        for name, value in values.items():
+            self[name] = value
+
+
+LOCK = threading.RLock()  # of what all objects share: the compiler and its cache

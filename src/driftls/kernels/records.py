@@ -1,0 +1,146 @@
+"""Records: the named numbers and addresses that kernels read and write, `t.dim`, `reals(t.u)[j]`.
+
+A record has one owner, a Python object that allocates the arrays and writes their addresses. `integers` are 64-bit
+numbers and addresses (of arrays, of other records, of parts; 0 is none), `reals` are float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def record(integers: str, reals: str = "") -> np.dtype[Any]:
+    """The layout of a record with these fields."""
+    fields = [(name, np.int64) for name in integers.split()] + [(name, np.float64) for name in reals.split()]
+    return np.dtype((np.record, fields))
+
+
+# Rows of observations or arms. Dense: values is (count, dim). Sparse: row i has values[p] at indices[p] for
+# start[i] <= p < stop[i] <= room. Crossed (arms > 0): row i is the user of line i // arms, moved by shifts[i % arms]
+# features, and, if shared, in front of that unmoved; features is how many a user has. slots: of arms that recur.
+ROWS = record(
+    """
+    address sparse dim count values indices start stop y room slots
+    shifts arms shared features
+    """
+)
+
+# Counters of a history: which kind, for how many rows there is room, how many are held, were ever seen, and how much
+# of the arena of sparse entries is used.
+COUNTS = record("kind capacity held seen used")
+
+TRACKER = record(
+    # theta_j = a u_j + b g_j, whatever the scheme; coordinate j lies at j (dense rows), or at j stride
+    """
+    address dim sparse stride u g extra
+    """
+    # where rows come from and go to, and the uniforms drawn ahead
+    """
+    history counts block out tape tape_size cursor
+    """
+    # parts: a row enters the state, leaves it, and the steps that follow
+    """
+    enter forget descend ahead
+    """
+    # arrays of a scheme: residuals of SAG, sums of exact methods, lines to work in
+    """
+    residual gram inverse moment gain scratch
+    """
+    # settings: steps a row, whether rows are drawn, guard, normalise each step; when and how far to look ahead
+    """
+    steps draws guard normalise lookahead averaging
+    """
+    # gamma_n and lambda_n: kind 0 power, 1 table, 2 normalised
+    """
+    step_kind step_table step_length ridge_kind ridge_table ridge_length
+    """
+    # exact: how theta is found, rows since; what Python is asked to do
+    """
+    route asked forgotten refactorised left fading eager
+    """
+    # what the last call says
+    """
+    fault_row done checked
+    """,
+    """
+    a b p q
+    step_scale step_offset step_exponent ridge_scale ridge_offset ridge_exponent
+    gamma lam ridge
+    max_norm2 error2 max_y2
+    r weight taken
+    since due every
+    scale discount next_try ridge_now entered
+    """,
+)
+
+WIDTH = record(
+    # parts: scores of arms, a squared width, a row was learned, an arm is new, is an arm still the same, a round begins
+    """
+    address score width2 enter open same begin
+    """
+    # the policy's tape of uniforms, from which widths draw
+    """
+    tape tape_size cursor
+    """
+    # diagonal: sums of squares, and 1/(ridge + s_j); exact: products, for so many arms there is room, BLAS
+    """
+    dim squares spread products room blas
+    """
+    # arms that recur, by slot: for how many there is room, which are in use, their non-zeros and features. What slot or
+    # member m has of feature j lies at m line + j stride; stride 0: dense rows, feature j at j
+    """
+    slots line stride live sizes arms
+    """
+    # phi_m = P_m phi + Q_m arms, steps of the length of its doubts; rows drawn for arms without a slot, room to work in
+    """
+    phi P Q doubts drawn scratch
+    """
+    # solutions with an A that is kept (by the tracker, or else by an own one): residuals, starts; what is sampled
+    """
+    residual start own factor direction
+    """
+    # settings
+    """
+    steps members printed windowed carried
+    """
+    # state
+    """
+    member clamped
+    """,
+    """
+    ridge scale discount step_scale last_step entered n
+    """,
+)
+
+POLICY = record(
+    # models: addresses of trackers and widths, one a slot (one for all arms: slot 0); disjoint: one model an arm
+    """
+    address trackers widths disjoint crossed_score
+    """
+    # arms of this call, how many a round has, the slots of their pool, which are allowed; room for scores and one row
+    """
+    arms count slots allowed scores single
+    """
+    # many rounds: where a round's arms begin, what the log showed, rewards (columns: 1, or an arm each), choices
+    """
+    first_arm shown rewards columns chosen
+    """
+    # the policy's tape of uniforms, and the most that one round reads of it
+    """
+    tape tape_size cursor draws
+    """
+    # scores across the arms of a pool: a line a feature (or pair of features), a column an arm
+    """
+    table table_score table_learned table_theta table_square table_width2 table_stamps table_ring table_work
+    table_places table_lanes table_lines table_features
+    """
+    # what the last call says: why it came back, which row, which model, at which position in the pool
+    """
+    status fault_row model position line resumed asked
+    """,
+    """
+    kappa sigmas epsilon errors learned probability look
+    """,
+)

@@ -1,0 +1,169 @@
+"""Upper confidence bounds of arms, theta.x + kappa width(x): without a width, with diagonal and with exact ones.
+
+A score reads theta as a u_j + b g_j, whatever the tracker is: it depends on the width alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from driftls.kernels.learn import mean_of
+from driftls.kernels.parts import call, gemm, inner, integers, part, reals, tracker
+from driftls.kernels.rows import dot, row
+
+SMALLEST_SCALE = 1e-100
+
+
+@inner
+def ucb(mean: float, width2: float, kappa: float) -> float:
+    """The upper end of a confidence interval"""
+    return mean + kappa * np.sqrt(max(width2, 0.0))
+
+
+# -- none: greedy -----------------------------------------------------------------------------------------------------
+
+
+@part
+def none_score(t: Any, rows: Any, i: int, n: int, out: int) -> float:
+    """theta.x"""
+    scores = reals(out)
+    for k in range(n):
+        x, at, length = row(rows, i + k)
+        scores[k] = mean_of(t, x, at, length)
+    return 0.0
+
+
+# -- diagonal ---------------------------------------------------------------------------------------------------------
+
+
+@part
+def diagonal_enter(w: Any, rows: Any, i: int) -> float:
+    """s_j <- rho s_j + x_j^2; 1/(ridge + s_j) is kept too: a round asks for it once an arm, and learns once"""
+    squares, spread = reals(w.squares), reals(w.spread)
+    if w.discount != 1.0:
+        w.scale *= w.discount
+        if w.scale < SMALLEST_SCALE:
+            for j in range(w.dim):
+                squares[j] *= w.scale
+            w.scale = 1.0
+    x, at, n = row(rows, i)
+    for p in range(n):
+        j = p if rows.sparse == 0 else at[p]
+        squares[j] += x[p] * x[p] / w.scale
+        spread[j] = 1.0 / (w.ridge + squares[j])
+    return 0.0
+
+
+@inner
+def spread_of(w: Any, j: int) -> float:
+    """1/(ridge + s_j); discounted sums change with every row, so theirs is found when it is asked for"""
+    if w.discount == 1.0:
+        return reals(w.spread)[j]
+    return 1.0 / (w.ridge + w.scale * reals(w.squares)[j])
+
+
+@inner
+def diagonal_square(w: Any, x: Any, at: Any, n: int, sparse: int) -> float:
+    """Sum of x_j^2/(ridge + s_j)"""
+    total, spread = 0.0, reals(w.spread)
+    if w.discount != 1.0:
+        for p in range(n):
+            total += x[p] * x[p] * spread_of(w, p if sparse == 0 else at[p])
+    elif sparse == 0:
+        for p in range(n):
+            total += x[p] * x[p] * spread[p]
+    else:
+        for p in range(n):
+            total += x[p] * x[p] * spread[at[p]]
+    return total
+
+
+@part
+def diagonal_width2(w: Any, rows: Any, i: int) -> float:
+    """The squared width of row i"""
+    x, at, n = row(rows, i)
+    return diagonal_square(w, x, at, n, rows.sparse)
+
+
+@part
+def diagonal_score(t: Any, w: Any, rows: Any, i: int, n: int, out: int, x: float) -> float:
+    """theta.x + kappa width(x), arm by arm"""
+    scores = reals(out)
+    for k in range(n):
+        values, at, length = row(rows, i + k)
+        scores[k] = ucb(mean_of(t, values, at, length), diagonal_square(w, values, at, length, rows.sparse), x)
+    return 0.0
+
+
+# -- crossed arms: a user's features in a block of the arm's own, and perhaps in one that all share -----------------------
+
+
+@part
+def crossed_score(t: Any, w: Any, rows: Any, i: int, n: int, out: int, x: float) -> float:
+    """Scores of the arms of one user, without a row for each; w.spread 0: no width"""
+    scores, u, g, shifts = reals(out), reals(t.u), reals(t.g), integers(rows.shifts)
+    values, at, length = row(rows, i // rows.arms)
+    for k in range(n):
+        mean, square = 0.0, 0.0
+        for block in range(1 + rows.shared):
+            shift = shifts[k] if block == rows.shared else 0
+            for p in range(length):
+                j = at[p] + shift
+                mean += values[p] * (t.a * u[j * t.stride] + t.b * g[j * t.stride])
+                if w.spread != 0:
+                    square += values[p] * values[p] * spread_of(w, j)
+        scores[k] = ucb(mean, square, x)
+    return 0.0
+
+
+# -- exact ------------------------------------------------------------------------------------------------------------
+
+
+@inner
+def exact_square(inverse: int, dim: int, x: Any, at: Any, n: int, sparse: int) -> float:
+    """x' A^-1 x from the kept inverse: d^2, or nnz^2 for a sparse arm"""
+    total = 0.0
+    for p in range(n):
+        if x[p] != 0.0:
+            total += x[p] * dot(x, at, n, sparse, reals(inverse + 8 * dim * (p if sparse == 0 else at[p])))
+    return total
+
+
+@inner
+def inverse_of(t: Any, w: Any) -> int:
+    """Where the inverse lies: the tracker's own, or that of a tracker of the width's"""
+    return t.inverse if w.own == 0 else tracker(w.own).inverse
+
+
+@part
+def exact_width2(t: Any, w: Any, rows: Any, i: int) -> float:
+    """The squared width of row i"""
+    x, at, n = row(rows, i)
+    return max(exact_square(inverse_of(t, w), t.dim, x, at, n, rows.sparse), 0.0)
+
+
+@part
+def exact_score(t: Any, w: Any, rows: Any, i: int, n: int, out: int, x: float) -> float:
+    """Dense arms by one product of matrices, where there is room for it: A^-1 is read once, not once an arm"""
+    scores, inverse, square = reals(out), inverse_of(t, w), 0.0
+    product = rows.sparse == 0 and w.blas != 0 and 1 < n <= w.room
+    if product:
+        gemm(w.blas, inverse, rows.values + 8 * t.dim * i, w.products, t.dim, n)
+    for k in range(n):
+        values, at, length = row(rows, i + k)
+        if product:
+            square = dot(values, at, length, rows.sparse, reals(w.products + 8 * t.dim * k))
+        else:
+            square = exact_square(inverse, t.dim, values, at, length, rows.sparse)
+        scores[k] = ucb(mean_of(t, values, at, length), square, x)
+    return 0.0
+
+
+@part
+def exact_own_enter(w: Any, rows: Any, i: int) -> float:
+    """A width whose tracker keeps no inverse has an exact tracker of its own"""
+    own = tracker(w.own)
+    own.ridge = w.ridge
+    return call(own.enter, own.address, 0, rows.address, i, 1, 0, 0.0)

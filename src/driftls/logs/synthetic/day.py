@@ -1,0 +1,358 @@
+"""A synthetic day of a news front page: the shape and the difficulty of Yahoo's R6B log, and a known truth.
+
+Visitors, articles and clicks are drawn so that the day agrees with the aggregates in ``r6b_aggregates.json``:
+
+- The number k of common features of a visitor is drawn from their histogram, then the k features are drawn with
+  the distribution of largest entropy that has the known supports (a conditional Bernoulli draw).
+- Articles come as a Poisson process, live a Gamma-distributed while, and have an average click rate each, drawn
+  from the known quantiles.
+- The log odds of a click are ``level[article, band of k] + weight[article] . x - fade * (age / life - 1/2) + drift``.
+  The levels are solved for, so that whatever the interaction is, an article keeps its average click rate and a
+  band of visitors its own.
+
+Line i uses row i of one stream of uniforms: how the day is cut into blocks cannot matter.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from functools import cached_property
+from gzip import GzipFile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from driftls.errors import SettingsError
+from driftls.kernels.arrays import kernel
+from driftls.logs.events import Block, Event, Floats, Ints, distinct_pools
+from driftls.logs.log import whole
+from driftls.logs.synthetic.text import r6b_text
+from driftls.logs.synthetic.users import CLICK, DIM, ITEM, SHOWN, TIME, Users, aggregates, draw_users, user_kinds
+from driftls.logs.write import ROW_GROUP, write_parquet
+
+__all__ = ["SyntheticDay", "synthetic_day"]
+
+HOUR, DAY = 3600.0, 86_400.0
+PEAK = 20 * HOUR  # of the daily rhythm, after midnight UTC
+DRIFT_PERIODS = np.array([36.0, 17.0, 9.0]) * HOUR
+LIFE_SHAPE = 4.0  # of the Gamma distribution of lives: a standard deviation of half the mean
+FIRST_ID, ID_GAP = 550_000, 40
+REFERENCE = 8192  # visitors on whom an article's levels are solved for
+
+
+class Articles(NamedTuple):
+    """Every article of the day, in the order of its birth."""
+
+    id: Ints
+    birth: Floats  # seconds after the first line
+    end: Floats
+    rate: Floats  # average click rate over its life
+    level: Floats  # (article, band): log odds at second 0
+    fading: Floats  # loss of log odds a second
+    weight: Floats  # (article, feature)
+
+
+@dataclass(frozen=True)
+class SyntheticDay:
+    """Settings of a synthetic day, and the day itself; `synthetic_day` describes them."""
+
+    lines: int = 1_850_000
+    seed: int = 0
+    interaction: float = 0.8
+    activity: float = 1.0
+    churn: float = 43.0
+    life: float = 20.0
+    fade: float = 1.5
+    drift: float = 0.1
+    rhythm: float = 0.5
+    ctr: float = 0.037
+    anonymous: float = 0.3823
+    rare: float = 1.5
+    pool_min: int = 26
+    pool_max: int = 45
+    start: int = 1_317_513_291
+    span: float = DAY
+
+    def __post_init__(self) -> None:
+        limits: dict[str, tuple[float, float]] = {
+            "lines": (1, 2**40),
+            "seed": (0, 2**64),
+            "interaction": (0, 3),
+            "activity": (0, 2),
+            "churn": (0, 1000),
+            "life": (0.1, 10_000),
+            "fade": (0, 5),
+            "drift": (0, 1),
+            "rhythm": (0, 0.99),
+            "ctr": (1e-6, 0.2),
+            "anonymous": (0, 1),
+            "rare": (0, 3),
+            "pool_min": (1, 10_000),
+            "pool_max": (self.pool_min, 10_000),
+            "start": (0, 2**40),
+            "span": (1, 31 * DAY),
+        }
+        for field in fields(self):
+            value = getattr(self, field.name)
+            low, high = limits[field.name]
+            if not low <= value <= high or (field.type == "int" and value != int(value)):
+                kind = "a whole number" if field.type == "int" else "a number"
+                raise SettingsError(f"{field.name} must be {kind} from {low:g} to {high:g}, got {value!r}.")
+
+    @cached_property
+    def articles(self) -> Articles:
+        """Every article that is in the pool at some time of the day."""
+        rng = self._rng(0)
+        birth, end, life = _lives(self, rng)
+        rate = _average_rates(self.ctr, len(birth), rng)
+        level, weight = _solve(self, rate, rng)
+        fading = self.fade / life
+        # exp(-fade (x - 1/2)) averages to sinh(fade / 2) / (fade / 2) over a life, x from 0 to 1.
+        average = np.log(np.sinh(self.fade / 2) / (self.fade / 2)) if self.fade else 0.0
+        at_start = self.fade / 2 + fading * birth - average
+        ids = FIRST_ID + np.cumsum(rng.integers(1, ID_GAP, len(birth), endpoint=True))
+        return Articles(ids, birth, end, rate, level + at_start[:, None], fading, weight)
+
+    @cached_property
+    def _pools(self) -> tuple[Floats, Ints, Ints]:
+        """When each pool begins, and the pools' articles (rows of `articles`) in CSR form."""
+        articles = self.articles
+        times = np.unique(np.concatenate((articles.birth, articles.end)))
+        begins = np.concatenate(([0.0], times[(times > 0) & (times < self.span)]))
+        alive = (articles.birth <= begins[:, None]) & (begins[:, None] < articles.end)
+        return begins, np.concatenate(([0], np.cumsum(alive.sum(1)))), np.nonzero(alive)[1]
+
+    def blocks(self, size: int = 32_768, *, truth: bool = False) -> Iterator[Block]:
+        """The day in blocks of at most `size` lines, with the click probability of every candidate on request."""
+        if size < 1:
+            raise SettingsError(f"size must be at least 1 line, got {size}.")
+        kinds = user_kinds(self.anonymous, self.rare)
+        rng = self._rng(1)
+        for first in range(0, self.lines, size):
+            tape = rng.random((min(size, self.lines - first), ITEM + len(kinds.one)))
+            yield self._block(kinds, tape, first, truth)
+
+    def __iter__(self) -> Iterator[Event]:
+        for block in self.blocks():
+            yield from block
+
+    def write(self, path: str | os.PathLike[str], *, progress: Callable[[int], None] = lambda lines: None) -> None:
+        """Write the day, as Parquet with the truth of every candidate if the name ends in .parquet, else as R6B's text.
+
+        Text is gzipped if the name ends in .gz, and the same day gives the same bytes. The file appears under its name
+        when it is complete. `progress` hears how many lines are written.
+        """
+        if os.fspath(path).endswith(".parquet"):
+            write_parquet(self.blocks(ROW_GROUP, truth=True), path, progress=progress)
+            return
+        with whole(path) as part, open(part, "wb") as file, ExitStack() as stack:
+            out: Any = file
+            if os.fspath(path).endswith(".gz"):
+                # Level 3 takes a third of the default's time for a file that is a third larger.
+                out = stack.enter_context(GzipFile("", "wb", 3, file, mtime=0))
+            lines = 0
+            for block in self.blocks():
+                out.write(r6b_text(block))
+                lines += len(block)
+                progress(lines)
+
+    def _block(self, kinds: Users, tape: Floats, first: int, truth: bool) -> Block:
+        n = len(tape)
+        seconds = self._seconds((first + np.arange(n) + tape[:, TIME]) / self.lines)
+        begins, pool_start, members = self._pools
+        day_pool = np.searchsorted(begins, seconds, side="right") - 1
+        user_start, user_index, band = draw_users(kinds, tape)
+        truth_start = np.concatenate(([0], np.cumsum(np.diff(pool_start)[day_pool])))
+        shown, reward = np.empty(n, np.int32), np.empty(n)
+        chances = np.empty(truth_start[-1] if truth else 0)
+        when, pools, users = (
+            (seconds, self._drift(seconds)),
+            (day_pool, pool_start, members),
+            (user_start, user_index, band),
+        )
+        draw_clicks(tape, when, pools, users, self.articles, shown, reward, truth_start, chances)
+        pool, used_start, used_ids, _ = distinct_pools(day_pool, pool_start, self.articles.id[members], None)
+        return Block(
+            time=self.start + np.floor(seconds).astype(np.int64),
+            pool=pool,
+            shown=shown,
+            reward=reward,
+            pool_start=used_start,
+            pool_ids=used_ids,
+            user_start=user_start,
+            user_index=user_index,
+            user_value=np.ones(len(user_index)),
+            truth=chances if truth else None,
+        )
+
+    def _seconds(self, share: Floats) -> Floats:
+        """The time by which this share of the day's lines has come: rate 1 + rhythm cos(time of day - peak)"""
+        grid = np.linspace(0.0, self.span, 4097)
+        turn = 2 * np.pi * (self.start % DAY - PEAK + grid) / DAY
+        come = grid + self.rhythm * DAY / (2 * np.pi) * (np.sin(turn) - np.sin(turn[0]))
+        return np.minimum(np.interp(share, come / come[-1], grid), np.nextafter(self.span, 0))
+
+    @cached_property
+    def _phases(self) -> Floats:
+        return self._rng(2).uniform(0, 2 * np.pi, len(DRIFT_PERIODS))
+
+    def _drift(self, seconds: Floats) -> Floats:
+        """Log odds that all articles gain: waves of unit variance together, times `drift`; the odds average to 1"""
+        waves = np.cos(2 * np.pi * seconds[:, None] / DRIFT_PERIODS + self._phases)
+        return np.asarray(self.drift * np.sqrt(2 / len(DRIFT_PERIODS)) * waves.sum(1) - self.drift**2 / 2)
+
+    def _rng(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(stream,)))
+
+
+def _lives(day: SyntheticDay, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """Birth, end and planned life of all articles in seconds; the pool stays within its bounds.
+
+    An article that would leave the smallest pool stays until a new one comes; one that comes into the largest pool
+    takes the place of the article that is nearest to its end.
+    """
+    mean = day.life * HOUR
+    old = int(np.clip(round(day.churn * mean / DAY), day.pool_min, day.pool_max))
+    # An article met at a given moment is met in proportion to its life, at a uniform point of it.
+    old_life = rng.gamma(LIFE_SHAPE + 1, mean / LIFE_SHAPE, old)
+    age = rng.random(old) * old_life
+    oldest_first = np.argsort(-age)
+    new = rng.poisson(day.churn * day.span / DAY)
+    birth = np.concatenate((-age[oldest_first], np.sort(rng.random(new)) * day.span))
+    life = np.concatenate((old_life[oldest_first], rng.gamma(LIFE_SHAPE, mean / LIFE_SHAPE, new)))
+    end = birth + life
+    alive = [(end[a], a) for a in range(old)]
+    heapq.heapify(alive)
+    for a in range(old, old + new):
+        while len(alive) > day.pool_min and alive[0][0] <= birth[a]:
+            heapq.heappop(alive)
+        if alive[0][0] <= birth[a] or len(alive) == day.pool_max:
+            _, leaving = heapq.heappop(alive)
+            end[leaving] = birth[a]
+        heapq.heappush(alive, (end[a], a))
+    while alive:
+        _, a = heapq.heappop(alive)
+        if len(alive) < day.pool_min:
+            end[a] = np.inf
+    return birth, end, life
+
+
+def _average_rates(ctr: float, n: int, rng: np.random.Generator) -> Floats:
+    """Average click rates of n articles, by the known quantiles, scaled to the mean that is asked for"""
+    quantiles = aggregates()["article_ctr_quantiles"]
+    u, rate = np.array([float(q) for q in quantiles]), np.array(list(quantiles.values()))
+    mean = np.diff(u) @ (rate[1:] + rate[:-1]) / 2
+    return np.asarray(np.interp(rng.random(n), u, rate * (ctr / mean)), np.float64)
+
+
+def _solve(day: SyntheticDay, rate: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Weights of random direction and the asked-for strength, and the levels that keep every average in place."""
+    kinds = user_kinds(0.0, 0.0)
+    start, index, small_band = draw_users(kinds, rng.random((REFERENCE, ITEM + len(kinds.one))))
+    band = small_band.astype(np.int64)
+    common = np.unique(index)[1:]  # the constant has no weight, nor have rare features, which this crowd lacks
+    weight = np.zeros((len(rate), DIM))
+    weight[:, common] = rng.standard_normal((len(rate), len(common)))
+    target = rate[:, None] * _band_ratios(day)
+    odds = target / (1 - target)
+    ratio = np.ones(target.shape[1])  # band 0, the constant alone, is exact as it is
+    crowd = np.bincount(band)[1:]
+    for a in range(len(rate)):
+        z = np.add.reduceat(weight[a, index], start[:-1])
+        own_band = np.bincount(band, z)[1:] / crowd
+        strength = day.interaction / np.std(z - own_band[band - 1])
+        weight[a] *= strength
+        own = np.exp(strength * z)
+        for _ in range(8):  # each step shrinks the error by about the click rate
+            clicks = odds[a, band] * own
+            ratio[1:] = target[a, 1:] * crowd / np.bincount(band, clicks / (1 + clicks))[1:]
+            odds[a] *= ratio
+    return np.log(odds), weight
+
+
+def _band_ratios(day: SyntheticDay) -> Floats:
+    """Click rate of each band of visitors over that of all; `activity` = 0 makes them equal, 1 as in the aggregates"""
+    rates = np.array(list(aggregates()["ctr_by_common_ids"].values())) ** day.activity
+    kinds = user_kinds(day.anonymous, 0.0)
+    shares = np.bincount(kinds.band, np.diff(kinds.count_cdf, prepend=0.0))
+    return np.asarray(rates / (shares @ rates))
+
+
+@kernel
+def draw_clicks(
+    tape: Any, when: Any, pools: Any, users: Any, articles: Any, shown: Any, reward: Any, truth_start: Any, truth: Any
+) -> None:
+    """Show a uniform candidate and draw its click; fill `truth` unless it is empty"""
+    seconds, drift = when
+    pool, pool_start, members = pools
+    start, index, band = users
+    level, fading, weight = articles.level, articles.fading, articles.weight
+    for i in range(len(tape)):
+        first, size = pool_start[pool[i]], pool_start[pool[i] + 1] - pool_start[pool[i]]
+        choice = int(tape[i, SHOWN] * size)
+        shown[i] = choice
+        for k in range(size):
+            if k == choice or len(truth) > 0:
+                a = members[first + k]
+                odds = level[a, band[i]] - fading[a] * seconds[i] + drift[i]
+                for p in range(start[i], start[i + 1]):
+                    odds += weight[a, index[p]]
+                chance = 1.0 / (1.0 + np.exp(-odds))
+                if k == choice:
+                    reward[i] = 1.0 if tape[i, CLICK] < chance else 0.0
+                if len(truth) > 0:
+                    truth[truth_start[i] + k] = chance
+
+
+def synthetic_day(*, lines: int = 1_850_000, seed: int = 0, **strengths: Any) -> SyntheticDay:
+    """A synthetic day of a news front page, made from a seed as it is read.
+
+    Parameters
+    ----------
+    lines : int
+        Fewer lines make the same day thinner. For a piece of a day at full traffic set `span` as well.
+    seed : int
+    **strengths
+        interaction (0.8)
+            Standard deviation, over visitors with a profile of like activity, of the part of an article's log odds
+            that depends on who the visitor is. Visitors without a profile like what is liked on average.
+        activity (1)
+            How much the click rate depends on the number of a visitor's common features; 1 as in the aggregates.
+        churn (43), life (20)
+            New articles a day; hours that they stay on average. The pool has about churn * life / 24 articles.
+        fade (1.5)
+            Log odds that an article loses between its birth and its end.
+        drift (0.1)
+            Standard deviation of slow waves in the log odds of all articles.
+        rhythm (0.5)
+            Amplitude of the traffic's daily wave, relative to its mean.
+        ctr (0.037)
+            Average click rate. A single day lies about 7% around it, by the articles that it happens to have.
+        anonymous (0.3823), rare (1.5)
+            Share of visitors with nothing but the constant; rare features of an average visitor with a profile.
+        pool_min (26), pool_max (45)
+            Bounds of the pool, whatever the churn.
+        start (1317513291), span (86400)
+            Unix time of the first line, and seconds until the last.
+
+    Returns
+    -------
+    SyntheticDay
+        Iterate for events, or take `blocks`, or `write` it as a file.
+
+    Examples
+    --------
+    >>> from driftls.logs import synthetic_day
+    >>> day = synthetic_day(lines=1000, seed=7)
+    >>> block = next(day.blocks(truth=True))
+    >>> len(block), block.pool_start[1].item() == len(block[0].arms)
+    (1000, True)
+    >>> event = block[0]
+    >>> len(event.arms) == len(event.truth), bool((event.truth < 1).all())
+    (True, True)
+    """
+    return SyntheticDay(lines=lines, seed=seed, **strengths)

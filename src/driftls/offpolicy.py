@@ -1,0 +1,339 @@
+"""What a fixed policy is worth, from a log of another: `estimate` reads the log, asks the policy and fits a model.
+
+Which estimate is valid depends on how the log was made: `driftls.estimates.advise` says which one leads, and why.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls.errors import InputError, SettingsError
+from driftls.estimates import Advice, Estimate, Weighted, advise, reward_bounds
+from driftls.features import Features, UserFeatures
+from driftls.logs import SyntheticDay, read
+from driftls.logs.events import Block, Floats, Ints
+from driftls.logs.log import Log
+from driftls.logs.shown import Logging, Showing
+from driftls.policies import Policy
+from driftls.replay.arms import arms_of, choices, features_for
+from driftls.schedules import ridge
+from driftls.trackers import RLS, SAGA, Tracker
+
+__all__ = ["Estimates", "Fixed", "estimate"]
+
+RIDGE = 20.0  # of the model of rewards, which are shrunk to the mean: `python -m benchmarks.estimates ridge`
+EXACT_UP_TO = 1000  # features, of an exact model
+ROWS_AT_ONCE = 1 << 16  # arms that are built at a time, where they have to be built
+LINES_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What a fixed policy is worth: all estimates, the one that leads, and how far the log supports it.
+
+    `effective` is the effective sample size, `without_support` the share of lines that say nothing of this policy,
+    `unseen` the share of its probability that goes to arms that the log never shows, where only the model is asked.
+    """
+
+    lines: int
+    estimates: dict[str, Estimate]
+    advice: Advice
+    effective: float
+    largest_weight: float
+    without_support: float
+    unseen: float
+    value: float | None = None  # the truth, where the log has it
+
+    @property
+    def leading(self) -> Estimate:
+        """The estimate that is valid for this log."""
+        return self.estimates[self.advice.name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain numbers, texts and lists."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = [f"{self.advice.name} leads, since {self.advice.why}."]
+        for name in sorted(self.estimates, key=lambda name: name != self.advice.name):
+            found = self.estimates[name]
+            rows.append(f"{name:<14}{found.value:>10.5f}{f'{found.low:.5f} ... {found.high:.5f}':>24}")
+        rows.append(
+            f"{self.lines:,} lines; effective {self.effective:,.0f}, largest weight {self.largest_weight:.3g}, "
+            f"{self.without_support:.1%} without support."
+        )
+        return "\n".join([*rows, *(f"Warning: {text}." for text in self.advice.warnings)])
+
+
+def estimate(
+    policy: Any,
+    log: Any,
+    *,
+    features: Features | None = None,
+    folds: int = 3,
+    bounds: tuple[float, float] | None = None,
+    limit: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Estimates:
+    """What a policy that no longer learns would have earned on a log that another policy made.
+
+    Every line is used, weighted by how likely the policy was to show what the log shows. The model of rewards, for the
+    direct method and the doubly robust estimates, is least squares on the policy's own features, on other lines than
+    those that it predicts. The log is read twice.
+
+    Parameters
+    ----------
+    policy
+        A policy, which is copied and asked for its `probabilities`, never told a reward; or what its `freeze` gives.
+    log
+        What `driftls.logs.read` gives or takes, or a synthetic day.
+    features : Features, optional
+        As for `replay`.
+    folds : int
+        Parts of the log; each is predicted by a model of the others.
+    bounds : pair of float, optional
+        The least and largest reward that there can be; 0 and 1 unless rewards were seen beyond.
+    limit : int, optional
+        Lines at most.
+    progress : function, optional
+        Called with the number of lines done, of both readings together.
+
+    Examples
+    --------
+    >>> from driftls.logs import synthetic_day
+    >>> from driftls.policies.registry import as_disjoint, make
+    >>> policy = as_disjoint(make("epsilon-greedy", 136, seed=0), 0)
+    >>> found = estimate(policy, synthetic_day(lines=2000, seed=1))
+    >>> found.advice.name, found.leading.low < 0.04 < found.leading.high
+    ('dr', True)
+    """
+    if folds < 2 or (limit is not None and limit < 1):
+        raise SettingsError(f"folds must be at least 2 and limit at least 1, got {folds} and {limit}.")
+    log = log if isinstance(log, Log | SyntheticDay) else read(log)
+    first = next(_blocks(log, 1), None)
+    if first is None:
+        raise InputError("the log has no line to estimate from.")
+    kind = features_for(type(policy).__name__, policy, features, first)
+    fixed = policy.freeze() if hasattr(policy, "freeze") else Fixed(policy)
+    model, showing, done, rewards = _Model(kind, folds), Showing(), 0, []
+    for block in _blocks(log, limit):
+        showing.add(block)
+        rewards.append(block.reward)
+        model.learn(block, done)
+        done += len(block)
+        if progress is not None:
+            progress(done)
+    logging, lines = showing.logging(), done
+    bounds = reward_bounds(np.concatenate(rewards)) if bounds is None else bounds
+    asked, done, shown = _Asked(bounds), 0, showing.shown_arms()
+    for block in _blocks(log, limit):
+        asked.add(block, _probabilities(fixed, kind, block), model.predict(block, done), shown)
+        done += len(block)
+        if progress is not None:
+            progress(lines + done)
+    return asked.estimates(logging)
+
+
+class Fixed:
+    """A copy of a policy that is only ever asked: `choose` and `probabilities`."""
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = copy.deepcopy(policy)
+        self._known: set[Any] = set()
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the same arms are always answered by the same choice."""
+        policy = self._policy
+        return isinstance(policy, Policy) and policy.epsilon == 0.0 and policy.width.draws(policy.dim) == 0
+
+    def choices(self, features: Features, block: Block) -> Ints:
+        """The choice on every line of a block, in compiled loops."""
+        return choices(self._policy, features, block)
+
+    def choose(self, arms: Any, **ids: Any) -> int:
+        """The position of the arm to show."""
+        return int(self._policy.choose(arms, **ids))
+
+    def probabilities(self, arms: Any, **ids: Any) -> Floats:
+        """How likely each arm is to be shown; where that is not known, all for the arm that is chosen when asked."""
+        new = set(np.asarray(ids["ids"]).tolist()) - self._known if "ids" in ids else set()
+        if new:  # an arm without a model gets one when it is first offered
+            self._policy.choose(arms, **ids)
+            self._known |= new
+        try:
+            return np.asarray(self._policy.probabilities(arms, **ids), np.float64)
+        except InputError:  # sampled models
+            count = len(ids["ids"]) if "ids" in ids else arms.shape[0]
+            return np.asarray(np.eye(count)[self.choose(arms, **ids)], np.float64)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def _blocks(log: Any, limit: int | None) -> Iterator[Block]:
+    left = limit
+    for block in log.blocks(truth=True) if isinstance(log, SyntheticDay) else log.blocks():
+        if left is not None and len(block) >= left:
+            yield block.part(0, left)
+            return
+        yield block
+        left = None if left is None else left - len(block)
+
+
+def _probabilities(fixed: Any, features: Features, block: Block) -> Floats:
+    """Of every candidate, line after line."""
+    if getattr(fixed, "deterministic", False):
+        sure = np.zeros(block.truth_start[-1])
+        sure[block.truth_start[:-1] + fixed.choices(features, block)] = 1.0
+        return sure
+    found = []
+    for event in block:
+        arms, ids = arms_of(features, event)
+        found.append(np.asarray(fixed.probabilities(arms, **ids), np.float64))
+    return np.concatenate(found)
+
+
+class _Model:
+    """Least squares of reward minus its mean, cross-fitted: one tracker a fold, or a fold and arm for users alone."""
+
+    def __init__(self, features: Features, folds: int) -> None:
+        self.features, self.folds = features, folds
+        self.mean: float | None = None
+        exact = features.dim <= EXACT_UP_TO
+        prototype = RLS(features.dim, regularisation=ridge(RIDGE), method="cholesky") if exact else None
+        self._prototype: Tracker = prototype or SAGA(features.dim, regularisation=ridge(RIDGE), seed=0)
+        self._trackers: list[dict[int, Tracker]] = [{} for _ in range(folds)]  # by arm, or 0 for all arms
+
+    def _fold(self, line: int, count: int) -> Ints:
+        """A fold for each line, which depends on its number alone (a multiplicative hash)."""
+        mixed = np.arange(line, line + count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return ((mixed >> np.uint64(40)) % np.uint64(self.folds)).astype(np.int64)
+
+    def learn(self, block: Block, line: int) -> None:
+        """Learn the lines of a block, each in all folds but its own."""
+        if self.mean is None:
+            self.mean = float(block.reward.mean())
+        for begin in range(0, len(block), LINES_AT_ONCE):
+            part = block.part(begin, min(begin + LINES_AT_ONCE, len(block)))
+            fold = self._fold(line + begin, len(part))
+            if isinstance(self.features, UserFeatures):
+                rows, group = self.features.users(part), part.pool_ids[part.pool_start[part.pool] + part.shown]
+            else:
+                rows, group = _shown_rows(self.features, part), np.zeros(len(part), np.int64)
+            for name in np.unique(group).tolist():
+                for k in range(self.folds):
+                    own = np.flatnonzero((group == name) & (fold != k))
+                    if own.size:
+                        tracker = self._trackers[k].get(name)
+                        if tracker is None:
+                            tracker = self._trackers[k][name] = self._prototype.fresh(0)
+                        tracker.partial_fit(rows[own], part.reward[own] - self.mean)
+
+    def predict(self, block: Block, line: int) -> Floats:
+        """The reward of every candidate, line after line, by a model that has not seen the line."""
+        found = []
+        most = max(1, ROWS_AT_ONCE // int(np.diff(block.pool_start).max()))
+        for begin in range(0, len(block), most):
+            part = block.part(begin, min(begin + most, len(block)))
+            fold = np.repeat(self._fold(line + begin, len(part)), np.diff(part.truth_start))
+            found.append(self._users(part, fold) if isinstance(self.features, UserFeatures) else self._rows(part, fold))
+        return np.concatenate(found) + (self.mean or 0.0)
+
+    def _users(self, part: Block, fold: Ints) -> Floats:
+        users = self.features.users(part)  # type: ignore[attr-defined]
+        ids, arm = np.unique(part.pool_ids, return_inverse=True)
+        entry = arm[part.candidates]
+        line = np.repeat(np.arange(len(part)), np.diff(part.truth_start))
+        found = np.empty(len(entry))
+        for k in range(self.folds):
+            thetas = np.zeros((self.features.dim, len(ids)))
+            for column, name in enumerate(ids.tolist()):
+                if name in self._trackers[k]:
+                    thetas[:, column] = self._trackers[k][name].theta
+            own = fold == k
+            found[own] = (users @ thetas)[line[own], entry[own]]
+        return found
+
+    def _rows(self, part: Block, fold: Ints) -> Floats:
+        rows, found = self.features.rows(part), np.zeros(len(fold))
+        for k in range(self.folds):
+            own = np.flatnonzero(fold == k)
+            if own.size and self._trackers[k]:
+                found[own] = self._trackers[k][0].predict(rows[own])
+        return found
+
+
+def _shown_rows(features: Features, part: Block) -> Any:
+    """The row of what each line shows, without building those of all candidates."""
+    ids = part.pool_ids[part.pool_start[part.pool] + part.shown]
+    distinct, pool = np.unique(ids, return_inverse=True)
+    entries = part.pool_start[part.pool] + part.shown
+    if part.arm_features is not None:  # an arm may have other features in other pools
+        distinct, pool = ids, np.arange(len(part))
+    one = replace(
+        part,
+        pool=pool.astype(np.int32),
+        shown=np.zeros(len(part), np.int32),
+        pool_start=np.arange(len(distinct) + 1),
+        pool_ids=distinct,
+        arm_features=None if part.arm_features is None else part.arm_features[entries],
+        truth=None,
+    )
+    return features.rows(one)
+
+
+class _Asked:
+    """What the lines say of the policy."""
+
+    def __init__(self, bounds: tuple[float, float]) -> None:
+        self.bounds = bounds
+        self.columns: list[NDArray[np.float64]] = []
+        self.unseen, self.value, self.truths, self.largest = 0.0, 0.0, 0, 0.0
+
+    def add(self, block: Block, pi: Floats, q: Floats, shown_arms: Ints) -> None:
+        """Take up the lines of a block: probabilities and predictions are of every candidate."""
+        start = block.truth_start
+        at = start[:-1] + block.shown
+        q = np.clip(q, *self.bounds)
+        p = 1.0 / np.diff(start) if block.propensity is None else block.propensity
+        value = np.add.reduceat(pi * q, start[:-1])
+        self.columns.append(np.stack([block.reward, pi[at] / p, q[at], value]))
+        self.largest = max(self.largest, float(pi.max() / p.min()))
+        known = np.isin(block.pool_ids, shown_arms)[block.candidates]
+        self.unseen += float(pi[~known].sum())
+        if block.truth is not None:
+            self.truths += len(block)
+            self.value += float(pi @ block.truth)
+
+    def estimates(self, logging: Logging) -> Estimates:
+        """All estimates, and the one that leads."""
+        reward, weight, predicted, value = np.concatenate(self.columns, axis=1)
+        lines = Weighted(reward, weight, predicted, value, bounds=self.bounds, most=self.largest)
+        advice = advise(logging, fixed=True)
+        found = {"ips": lines.ips, "snips": lines.snips, "clipped_ips": lines.clipped_ips(), "dm": lines.dm}
+        found |= {"dr": lines.dr, "switch_dr": lines.switch_dr()}
+        if logging.kind == "skewed":  # no weight is known: the model's value, and no interval
+            found = {"dm": Estimate(found["dm"].value, float("nan"), float("nan"))}
+        unseen = self.unseen / len(lines)
+        if unseen > 0.01:
+            text = (
+                f"{unseen:.1%} of the policy's choices are arms that the log never shows: there only the model is asked"
+            )
+            advice = Advice(advice.name, advice.why, (*advice.warnings, text))
+        return Estimates(
+            lines=len(lines),
+            estimates=found,
+            advice=advice,
+            effective=lines.effective,
+            largest_weight=lines.largest_weight,
+            without_support=lines.without_support,
+            unseen=unseen,
+            value=self.value / self.truths if self.truths == len(lines) else None,
+        )

@@ -1,0 +1,128 @@
+"""The paper's named algorithms with the paper's own settings.
+
+Korda, Prashanth, Munos: *Fast gradient descent for drifting least squares regression, with application to bandits*.
+What differs from our defaults, and why, is in docs/readings.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from driftls.draws import Seed
+from driftls.errors import SettingsError
+from driftls.history import History
+from driftls.paper.actions import ActionSet
+from driftls.paper.pege import PEGE
+from driftls.policies import LinUCB
+from driftls.policies.registry import Maker, register
+from driftls.schedules import Power, ridge
+from driftls.trackers import GD, RLS, SAG, SVRG
+from driftls.widths import ExactWidth, PhiWidth
+
+__all__ = [
+    "POLICIES", "flinucb_gd", "flinucb_sag", "flinucb_svrg", "fols_gd", "fpege_gd", "frls_gd", "frls_sag", "frls_svrg",
+    "linucb", "pege",
+]  # fmt: skip
+
+ALPHA = 0.6
+
+
+def fols_gd(dim: int, *, mu: float, c: float | None = None, history: History | None = None, seed: Seed = None) -> GD:
+    """fOLS-GD with Theorem 1's step c/(4(c+n)); mu is the smallest eigenvalue of A_n / n.
+
+    >>> fols_gd(4, mu=0.25).step_size
+    Power(scale=3.0, offset=12.0, exponent=1.0)
+    """
+    step = Power.theorem_one(mu, c)
+    return GD(dim, step_size=step, regularisation=0.0, averaging=None, steps=1, history=history, seed=seed)
+
+
+def frls_gd(dim: int, *, history: History | None = None, seed: Seed = None) -> GD:
+    """fRLS-GD as in the table of settings: gamma_n = 1/(100+n), lambda_n = n^-(1-alpha), alpha = 0.6."""
+    step, lam = Power(1.0, 100.0, 1.0), Power(1.0, 0.0, 1.0 - ALPHA)
+    return GD(dim, step_size=step, regularisation=lam, averaging=None, steps=1, history=history, seed=seed)
+
+
+def frls_svrg(dim: int, *, history: History | None = None, seed: Seed = None) -> SVRG:
+    """SVRG as printed and as in the table of settings: gamma_n = 0.0005, lambda_n = 1/n."""
+    step, lam = Power(0.0005), Power(1.0, 0.0, 1.0)
+    return SVRG(dim, step_size=step, regularisation=lam, anchor="average", steps=1, history=history, seed=seed)
+
+
+def frls_sag(dim: int, *, history: History | None = None, seed: Seed = None) -> SAG:
+    """SAG as in the table of settings: gamma_n = 0.005, lambda_n = 1/n."""
+    step, lam = Power(0.005), Power(1.0, 0.0, 1.0)
+    return SAG(dim, step_size=step, regularisation=lam, steps=1, history=history, seed=seed)
+
+
+def linucb(dim: int, *, kappa: float = 1.0, seed: Seed = None) -> LinUCB:
+    """LinUCB, exactly, with ridge 1. The paper prints no kappa: 1 unless given, here and below.
+
+    >>> linucb(4).width, linucb(4).kappa
+    (ExactWidth(), 1.0)
+    """
+    return LinUCB(tracker=RLS(dim, regularisation=ridge(1.0)), width=ExactWidth(), kappa=kappa, seed=seed)
+
+
+def flinucb_gd(dim: int, *, kappa: float = 1.0, history: History | None = None, seed: Seed = None) -> LinUCB:
+    """fLinUCB-GD: fRLS-GD for theta, and phi as printed, with the same step size, for the width of every arm.
+
+    Arms need ids, which tell whose phi is whose.
+
+    >>> policy = flinucb_gd(4, seed=0)
+    >>> policy.tracker.step_size, policy.width
+    (Power(scale=1.0, offset=100.0, exponent=1.0), PhiWidth(steps=1, method='printed', scale=0.3))
+    """
+    return _with_printed_phi(frls_gd, dim, kappa, history, seed)
+
+
+def flinucb_svrg(dim: int, *, kappa: float = 1.0, history: History | None = None, seed: Seed = None) -> LinUCB:
+    """fLinUCB-SVRG: `frls_svrg` for theta, and phi as printed."""
+    return _with_printed_phi(frls_svrg, dim, kappa, history, seed)
+
+
+def flinucb_sag(dim: int, *, kappa: float = 1.0, history: History | None = None, seed: Seed = None) -> LinUCB:
+    """fLinUCB-SAG: `frls_sag` for theta, and phi as printed."""
+    return _with_printed_phi(frls_sag, dim, kappa, history, seed)
+
+
+def _with_printed_phi(scheme: Any, dim: int, kappa: float, history: History | None, seed: Seed) -> LinUCB:
+    first, second = np.random.default_rng(seed).spawn(2)
+    tracker = scheme(dim, history=history, seed=first)
+    return LinUCB(tracker=tracker, width=PhiWidth(steps=1, method="printed"), kappa=kappa, seed=second)
+
+
+def pege(actions: ActionSet) -> PEGE:
+    """PEGE with the ordinary least squares of all exploration rounds, O(d^3) a phase; PEGE's default costs less."""
+    return PEGE(actions, method="ols")
+
+
+def fpege_gd(actions: ActionSet, *, step: Literal["theorem", "printed"] = "theorem", seed: Seed = None) -> PEGE:
+    """fPEGE-GD: fOLS-GD on the exploration rounds, with Theorem 2's step or with the c/n of the algorithm's box.
+
+    The box's step blows up in the first phases; see `PEGE.fast`, which also has averaged steps that need no mu.
+
+    >>> from driftls.paper.actions import Sphere
+    >>> fpege_gd(Sphere(3), step="printed").tracker.step_size
+    Power(scale=4.0, offset=0.0, exponent=1.0)
+    """
+    if step not in ("theorem", "printed"):
+        raise SettingsError(f'step must be "theorem" or "printed", got {step!r}: the paper has no other.')
+    return PEGE.fast(actions, step=step, seed=seed)
+
+
+def _maker(make: Callable[..., LinUCB]) -> Maker:
+    return lambda dim, kappa, seed: make(dim, kappa=1.0 if kappa is None else kappa, seed=seed)
+
+
+POLICIES: dict[str, Maker] = {
+    "linucb": _maker(linucb),
+    "flinucb-gd": _maker(flinucb_gd),
+    "flinucb-svrg": _maker(flinucb_svrg),
+    "flinucb-sag": _maker(flinucb_sag),
+}
+for _name, _make in POLICIES.items():
+    register(_name, _make)

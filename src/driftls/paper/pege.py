@@ -1,0 +1,259 @@
+"""PEGE, phased exploration and greedy exploitation, and fPEGE-GD, which replaces its least squares by fOLS-GD.
+
+Phase m = 1, 2, ... explores the d actions of a basis, then plays the best action for the estimate m times. Only what
+exploration observes is learned; the exploration rounds, counted by n from 1, choose b_{n mod d}, and b_0 is b_d.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from driftls.draws import Seed
+from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.paper.actions import ActionSet, LinearBandit
+from driftls.paper.theory import pege_mu_c
+from driftls.schedules import Power
+from driftls.trackers import GD, OLS, Tracker
+
+__all__ = ["PEGE", "Played", "play"]
+
+Array = npt.NDArray[np.float64]
+
+
+class PEGE:
+    """Phased exploration and greedy exploitation on a smooth action set.
+
+    Parameters
+    ----------
+    actions : ActionSet
+        A sphere, ball, ellipsoid, or any set given by its G and J. On finitely many actions G jumps, so that (A5) does
+        not hold: take LinUCB.
+    method : "basis", "ols" or a Tracker
+        How theta is estimated. "basis" is exact: theta = B^-1 y-bar, from the mean reward of each basis action, O(d^2)
+        a phase, or O(d) where the basis lies along the axes (sphere, ball). "ols" is `OLS`, the same estimate in O(d^3)
+        a phase. A new tracker of any kind follows the estimate in its own way; `fast` builds those of fPEGE-GD.
+
+    Examples
+    --------
+    >>> from driftls.paper.actions import LinearBandit, Sphere
+    >>> env, policy = LinearBandit(Sphere(2), seed=0), PEGE(Sphere(2))
+    >>> for n in range(1, 8):
+    ...     x = policy.choose()
+    ...     print(policy.phase, "explore" if policy.exploring else "exploit", x.round(2))
+    ...     policy.learn(x, env.reward(n, x))
+    1 explore [1. 0.]
+    1 explore [0. 1.]
+    1 exploit [ 0.95 -0.3 ]
+    2 explore [1. 0.]
+    2 explore [0. 1.]
+    2 exploit [ 0.96 -0.27]
+    2 exploit [ 0.96 -0.27]
+    """
+
+    def __init__(self, actions: ActionSet, *, method: Literal["basis", "ols"] | Tracker = "basis") -> None:
+        self.lipschitz = actions.lipschitz  # (A5): raises where there is no J
+        self.actions, self.dim = actions, actions.dim
+        self.tracker: Tracker | None = None
+        if isinstance(method, Tracker):
+            if method.dim != self.dim or len(method):
+                raise SettingsError(
+                    f"Expected a new tracker with dim={self.dim}, got one with dim={method.dim} that has seen "
+                    f"{len(method)} rows. Build one for this policy."
+                )
+            self.tracker = method
+        elif method == "ols":
+            self.tracker = OLS(self.dim)
+        elif method != "basis":
+            raise SettingsError(f'method must be "basis", "ols" or a tracker, got {method!r}.')
+        self._basis = actions.basis()
+        axes = np.diag(self._basis)  # a basis along the axes is inverted entry by entry
+        along = np.array_equal(self._basis, np.diag(axes))
+        self._inverse: Array = np.asarray(1.0 / axes if along else np.linalg.inv(self._basis), dtype=np.float64)
+        self._sums = np.zeros(self.dim)  # of the rewards of each basis action
+        self._phase, self._at = 1, 0  # m, and the rounds of phase m that are over
+        self._rounds = self._explored = 0
+        self._waiting: Array | None = None  # the action that choose() gave, until its reward comes
+        self._best: Array | None = None  # G(theta) of this phase
+
+    @classmethod
+    def fast(
+        cls, actions: ActionSet, *, step: Literal["averaged", "theorem", "printed"] = "averaged", seed: Seed = None
+    ) -> Self:
+        """fPEGE-GD: theta is followed by stochastic gradient descent on the exploration rounds, O(d) each.
+
+        Parameters
+        ----------
+        actions : ActionSet
+            As for `PEGE`.
+        step : {"averaged", "theorem", "printed"}
+            "averaged": constant steps of 1/(2||x||^2), each on the newest row, and the mean of all iterates. It needs
+            no mu, keeps no rows and draws none. "theorem": fOLS-GD with Theorem 2's c/(4(c+n)), c = 6d/lambda_PEGE, for
+            actions of length at most 1, as (A2) asks. "printed": fOLS-GD with c/n, c = 4d/(3 lambda_PEGE), as in the
+            algorithm's box; it blows up in the first phases.
+        seed : int, SeedSequence or Generator
+            Of the rows that fOLS-GD draws; without effect on "averaged".
+
+        Examples
+        --------
+        >>> from driftls.paper.actions import Sphere
+        >>> PEGE.fast(Sphere(10), step="theorem").tracker.step_size
+        Power(scale=15.0, offset=60.0, exponent=1.0)
+        """
+        if step == "averaged":
+            tracker = GD(actions.dim, step_size=0.5, regularisation=0.0, newest=True, averaging="polyak")
+            return cls(actions, method=tracker)
+        if step == "theorem":
+            if actions.max_norm > 1.0 + 1e-12:
+                raise SettingsError(
+                    f"Theorem 2's step needs actions of length at most 1 (A2); these reach {actions.max_norm:.4g}. "
+                    'Scale them, or use step="averaged", which adapts to their length.'
+                )
+            _, c = pege_mu_c(actions.dim, actions.lambda_min)
+            size = Power(c / 4.0, c, 1.0)
+        elif step == "printed":
+            size = Power(4.0 * actions.dim / (3.0 * actions.lambda_min), 0.0, 1.0)
+        else:
+            raise SettingsError(f'step must be "averaged", "theorem" or "printed", got {step!r}.')
+        guard = step != "printed"  # whose first steps are too large by far: the guard would refuse them
+        tracker = GD(actions.dim, step_size=size, regularisation=0.0, averaging=None, steps=1, seed=seed, guard=guard)
+        return cls(actions, method=tracker)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds whose reward has come."""
+        return self._rounds
+
+    @property
+    def explored(self) -> int:
+        """n: how many of them explored."""
+        return self._explored
+
+    @property
+    def phase(self) -> int:
+        """m: the phase of the round that `choose` gives."""
+        return self._phase
+
+    @property
+    def exploring(self) -> bool:
+        """Whether the round that `choose` gives explores; until its reward comes, that is the round it gave."""
+        return self._at < self.dim
+
+    @property
+    def theta(self) -> Array:
+        """The present estimate; by "basis", a basis action that was not tried yet counts as one of reward 0."""
+        if self.tracker is not None:
+            return self.tracker.theta
+        tried = (self._explored + self.dim - 1 - np.arange(self.dim)) // self.dim
+        means = self._sums / np.maximum(tried, 1)
+        return np.asarray(self._inverse * means if self._inverse.ndim == 1 else self._inverse @ means)
+
+    def choose(self) -> Array:
+        """The action to take: x = b_{n mod d}, or G(theta). The same one until its reward was learned."""
+        rows, _ = self.decided(1)
+        self._waiting = np.array(rows[0])
+        return self._waiting.copy()
+
+    def learn(self, x: npt.ArrayLike, reward: float) -> None:
+        """Take the reward of the action that `choose` gave; while exploiting it is counted, not learned."""
+        if self._waiting is None:
+            before = f"The reward of round {self._rounds} has come already" if self._rounds else "No action was chosen"
+            raise InputError(f"{before}. Call choose(), then learn() once with its action.")
+        if not np.array_equal(x, self._waiting):
+            raise InputError("x is not the action that choose() gave for this round. Pass that one, unchanged.")
+        try:
+            value = float(reward)
+        except (TypeError, ValueError, OverflowError):
+            value = np.nan
+        if not np.isfinite(value):
+            raise InputError(f"reward must be a finite number, got {reward!r}. Nothing was learned.")
+        self.take(np.array([value]))
+
+    def decided(self, limit: int) -> tuple[Array, int]:
+        """The actions of the next rounds, as far as they are known: rows, or one row for all; and how many rounds."""
+        if self.exploring:
+            rows = self._basis[self._at : self._at + limit]
+            return rows, len(rows)
+        if self._best is None:
+            self._best = self.actions.best(self.theta)
+        return self._best[None], min(limit, self.dim + self._phase - self._at)
+
+    def take(self, rewards: Array) -> None:
+        """The rewards of the next rounds, all of which `decided` has told of."""
+        first, last = self._at, self._at + len(rewards)
+        if self.exploring:
+            if self.tracker is None:
+                self._sums[first:last] += rewards
+            else:
+                self.tracker.partial_fit(self._basis[first:last], rewards)
+            self._explored += len(rewards)
+        self._rounds += len(rewards)
+        self._at, self._waiting = last, None
+        if last == self.dim + self._phase:
+            self._phase, self._at, self._best = self._phase + 1, 0, None
+
+    def __repr__(self) -> str:
+        method = "basis" if self.tracker is None else self.tracker
+        actions = f"{type(self.actions).__name__}(dim={self.dim})"
+        return f"PEGE({actions}, method={method!r}), phase={self._phase}, rounds={self._rounds}"
+
+
+class Played(NamedTuple):
+    """Regret and reward, each summed over the first ``rounds`` rounds that were played."""
+
+    rounds: npt.NDArray[np.int64]
+    regret: Array
+    reward: Array
+
+
+def play(policy: PEGE, environment: LinearBandit, rounds: int, *, checkpoints: npt.ArrayLike | None = None) -> Played:
+    """Let a policy play so many further rounds, a phase at a time: the decisions of `choose` and `learn`, but fast.
+
+    Parameters
+    ----------
+    policy : PEGE
+        It goes on where it stands, and can be used or played on afterwards.
+    environment : LinearBandit
+        Its rounds are numbered as the policy's: the first one played is ``policy.rounds + 1``.
+    rounds : int
+        How many.
+    checkpoints : array of int, optional
+        After which of these rounds to tell regret and reward; by default about 20 for each tenfold of rounds.
+
+    Examples
+    --------
+    >>> from driftls.paper.actions import Sphere
+    >>> environment = LinearBandit(Sphere(5), seed=0)
+    >>> run = play(PEGE(Sphere(5)), environment, 100_000, checkpoints=[1000, 100_000])
+    >>> print((run.regret[1] / run.regret[0]).round())  # of 100 times as many rounds
+    11.0
+    """
+    if environment.dim != policy.dim:
+        raise DimensionError(f"The policy has dim={policy.dim}, but the environment has dim={environment.dim}.")
+    if rounds < 1:
+        raise InputError(f"rounds must be at least 1, got {rounds}.")
+    if checkpoints is None:
+        checkpoints = np.unique(np.geomspace(1, rounds, 2 + int(20 * np.log10(rounds))).round())
+    at = np.asarray(checkpoints).astype(np.int64)
+    if at.ndim != 1 or not np.array_equal(at, checkpoints) or at.size == 0 or at.min() < 1 or at.max() > rounds:
+        raise InputError(f"checkpoints must be whole rounds between 1 and {rounds}, got {checkpoints}.")
+    totals, told = np.zeros(2), np.empty((2, at.size))
+    done = 0
+    while done < rounds:
+        exploring, n = policy.exploring, policy.rounds + 1
+        X, count = policy.decided(rounds - done)
+        thetas = environment.thetas(n, 1 if environment.moves is None else count)
+        best = np.array([environment.best(n + k) for k in range(len(thetas))])
+        if exploring:  # the product of `mean`, one a round, so that what is learned agrees to the last bit
+            means = np.array([x @ theta for x, theta in zip(X, np.broadcast_to(thetas, X.shape))])
+        else:
+            means = np.broadcast_to(thetas @ X[0], count)
+        rewards = means + environment.noise(n, count)
+        policy.take(rewards)
+        sums = totals[:, None] + np.cumsum([best - means, rewards], axis=1)
+        now = (done < at) & (at <= done + count)
+        told[:, now] = sums[:, at[now] - done - 1]
+        totals, done = sums[:, -1], done + count
+    return Played(at, told[0], told[1])

@@ -1,0 +1,54 @@
+"""The paper's experiments, one file each, and the page that they make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from driftls.errors import SettingsError
+from driftls.paper.reproduce import ctr, runtimes, scaling, section4, settings, theorem1, theorem2, tracking
+from driftls.paper.reproduce.work import Options, Progress, do
+from driftls.report import Page, how
+
+__all__ = ["ALIASES", "EXPERIMENTS", "Options", "reproduce"]
+
+# in the order of the page
+EXPERIMENTS: dict[str, ModuleType] = {
+    "run-times": runtimes,
+    "ctr": ctr,
+    "tracking": tracking,
+    "theorem-1": theorem1,
+    "theorem-2": theorem2,
+    "section-4": section4,
+    "scaling": scaling,
+    "settings": settings,
+}
+ALIASES = {"figure-1": "run-times", "figure-2": "tracking"}  # the paper's two plots, in its order
+LEAD = (
+    "Korda, Prashanth and Munos, “Fast gradient descent for drifting least squares regression, with application to "
+    "bandits”: every experiment and every claim, measured again, and beside them what we recommend."
+)
+QUICK = (
+    " This is the quick run: synthetic days of 4,000 rounds, short streams, few repetitions. It cannot say what a "
+    "real log would, nor what long runs or a large d would: `driftls reproduce`, `--full` and `--log` can."
+)
+
+
+def reproduce(
+    options: Options,
+    folder: Path,
+    *,
+    only: list[str] | None = None,
+    workers: int = 1,
+    progress: Progress = lambda name, done, of: None,
+) -> Page:
+    """Measure what is not in the folder yet, and make the page of it."""
+    names = [ALIASES.get(name, name) for name in only or EXPERIMENTS]
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise SettingsError(f"only must name experiments, got {name!r}. There are {', '.join(EXPERIMENTS)}.")
+    chosen = {name: EXPERIMENTS[name] for name in EXPERIMENTS if name in names}
+    data = do({name: each.jobs(options) for name, each in chosen.items()}, folder, workers, progress)
+    sections = [each.show(options, data[name]) for name, each in chosen.items()]
+    told = how(seed=str(options.seed), days=", ".join(options.logs) or "synthetic")
+    return Page("The paper, measured again", LEAD + (QUICK if options.size == 0 else ""), sections, told)

@@ -1,0 +1,77 @@
+"""What the experiments on logs share: days, pairs of user and article as features, and the policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls import paper
+from driftls.features import Hashed, UserFeatures
+from driftls.logs import Block, read, synthetic_day
+from driftls.policies import DisjointLinUCB, LinUCB, Random
+from driftls.schedules import ridge
+from driftls.trackers import RLS, SAGA
+from driftls.widths import DiagonalWidth, ExactWidth
+
+__all__ = ["DIM", "KAPPA", "LINUCB", "POLICIES", "Arms", "day_of", "pieces_of"]
+
+USER = 136
+DIM = 512  # small enough for the exact method and for SVRG as printed, both of which keep d x d numbers
+KAPPA = 0.19  # the standard deviation of a click at the days' mean rate of 3.7%
+LINUCB = "LinUCB"
+PAIRS = Hashed(DIM, user_dim=USER)  # a shared theta needs pairs of user and article: R6B has no features of articles
+USERS = UserFeatures(USER)  # for one model an article
+PIECE = 500  # lines whose arms are built at a time
+POLICIES: dict[str, Any] = {
+    LINUCB: lambda seed: paper.linucb(DIM, kappa=KAPPA, seed=seed),
+    "fLinUCB-GD": lambda seed: paper.flinucb_gd(DIM, kappa=KAPPA, seed=seed),
+    "fLinUCB-SVRG": lambda seed: paper.flinucb_svrg(DIM, kappa=KAPPA, seed=seed),
+    "fLinUCB-SAG": lambda seed: paper.flinucb_sag(DIM, kappa=KAPPA, seed=seed),
+    "SAGA, diagonal widths": lambda seed: LinUCB(
+        tracker=SAGA(DIM, seed=seed), width=DiagonalWidth(), kappa=KAPPA, seed=seed
+    ),
+    "random": lambda seed: Random(DIM, seed=seed),
+    "LinUCB, one model an article": lambda seed: DisjointLinUCB(
+        USER, tracker=RLS(USER), width=ExactWidth(), kappa=KAPPA, seed=seed
+    ),
+    "SAGA, one model an article": lambda seed: DisjointLinUCB(
+        USER, tracker=SAGA(USER, regularisation=ridge(60.0)), kappa=KAPPA, seed=seed
+    ),
+    "our default, untuned": lambda seed: DisjointLinUCB(USER, seed=seed),
+}
+
+
+def day_of(lines: int, seed: int, day: int, log: str) -> Iterator[Block]:
+    """The blocks of the log, or of the synthetic day of this number and seed, whose truth is known."""
+    return read(log).blocks() if log else synthetic_day(lines=lines, seed=10 * seed + day).blocks(truth=True)
+
+
+def pieces_of(blocks: Iterator[Block], lines: int) -> Iterator[Block]:
+    """The first lines, in pieces that each have one pool."""
+    for block in blocks:
+        borders = np.flatnonzero(np.diff(block.pool)) + 1
+        cuts = sorted({0, *borders.tolist(), *range(0, len(block), PIECE), len(block)})
+        for first, last in pairwise(cuts):
+            last = min(last, first + lines)
+            if last > first:
+                yield block.part(first, last)
+            lines -= last - first
+
+
+class Arms:
+    """The arms of a piece, made once for all policies that meet it."""
+
+    def __init__(self, piece: Block) -> None:
+        pool = slice(*piece.pool_start[piece.pool[0] : piece.pool[0] + 2])
+        self.ids: list[int] = piece.pool_ids[pool].tolist()
+        self.pairs, self.users = PAIRS.rows(piece), USERS.users(piece)
+
+    def play(self, policy: Any, rewards: NDArray[np.float64], shown: Any = None) -> NDArray[np.int64]:
+        """The policy's choices; rewards are those of every arm, or of the one that was shown."""
+        if isinstance(policy, DisjointLinUCB):
+            return policy.play(self.users, rewards, shown=shown, ids=self.ids)
+        return np.asarray(policy.play(self.pairs, rewards, shown=shown))

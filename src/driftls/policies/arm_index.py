@@ -1,0 +1,130 @@
+"""Which arm id has which slot: slots are given out to new ids and taken back from those that stayed away longest."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+
+from driftls.errors import CorruptFileError, InputError, SettingsError
+
+
+class ArmIndex:
+    """Ids of arms and their slots, in the order in which they were last offered; every operation is O(1) an id.
+
+    Examples
+    --------
+    >>> index = ArmIndex(most=2)
+    >>> [index.open(name, 0) for name in "ab"]
+    [0, 1]
+    >>> index.open("c", 1, keep={"b"}), list(index.slot_of)
+    (0, ['b', 'c'])
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.slot_of: OrderedDict[Hashable, int] = OrderedDict()
+        self._offered: dict[Hashable, int] = {}
+        self._free: list[int] = []
+        self._used = 0
+
+    def __len__(self) -> int:
+        return len(self.slot_of)
+
+    def offer(self, names: Iterable[Hashable], round_number: int) -> None:
+        """These ids were on offer in this round."""
+        for name in names:
+            if name in self.slot_of:
+                self.slot_of.move_to_end(name)
+                self._offered[name] = round_number
+
+    def open(self, name: Hashable, round_number: int, keep: Iterable[Hashable] = ()) -> int:
+        """A slot for a new id; where all are in use, that of the id that was not offered for longest."""
+        if len(self.slot_of) >= self.most:
+            kept = set(keep)
+            oldest = next((old for old in self.slot_of if old not in kept), None)
+            if oldest is None:
+                raise InputError(f"at most {self.most} arms can be kept, got more at once. Raise most_arms.")
+            self.drop(oldest)
+        slot = self._free.pop() if self._free else self._used
+        self._used += slot == self._used
+        self.slot_of[name] = slot
+        self._offered[name] = round_number
+        return slot
+
+    def drop(self, name: Hashable) -> int:
+        """Forget an id; its slot is free for another."""
+        slot = self.slot_of.pop(name)
+        del self._offered[name]
+        self._free.append(slot)
+        return slot
+
+    def stale(self, before: int) -> list[Hashable]:
+        """Ids that were not offered since this round, the longest away first."""
+        found: list[Hashable] = []
+        for name in self.slot_of:
+            if self._offered[name] >= before:
+                break
+            found.append(name)
+        return found
+
+    def header(self) -> list[list[Any]]:
+        """Id, slot and last round of each, for a file."""
+        return [[id_header(name), slot, self._offered[name]] for name, slot in self.slot_of.items()]
+
+    def restore(self, kept: list[Any]) -> None:
+        """What `header` wrote down."""
+        slots = set()
+        for name, slot, offered in kept:
+            if type(slot) is not int or type(offered) is not int or not 0 <= slot < 2**31 or slot in slots:
+                raise CorruptFileError(f"arm id {name!r} has slot {slot!r}. Restore the file from a copy.")
+            slots.add(slot)
+            self.slot_of[id_of(name)], self._offered[id_of(name)] = slot, offered
+        self._used = max(slots, default=-1) + 1
+        self._free = [slot for slot in range(self._used) if slot not in slots]
+        if self._used > 2 * self.most + 16:
+            raise CorruptFileError(f"a slot is {self._used - 1}, but at most {self.most} arms are kept.")
+
+
+def plain_id(name: Any) -> Hashable:
+    """An id or key that can be found again, and that a file can keep."""
+    if isinstance(name, np.generic):
+        name = name.item()
+    try:
+        hash(name)
+    except TypeError:
+        raise InputError(f"an id or key must be text, a number or a tuple of them, got {type(name).__name__}.") from None
+    if name != name:
+        raise InputError("an id or key must be equal to itself, got NaN.")
+    return name  # type: ignore[no-any-return]
+
+
+def plain_ids(ids: Any) -> list[Hashable]:
+    """The ids of a pool, in order, no two of them alike."""
+    if isinstance(ids, str | bytes | dict | set | frozenset) or not hasattr(ids, "__len__"):
+        raise InputError(f"ids must be a list or array with an id for each arm, in order, got {type(ids).__name__}.")
+    names = [plain_id(name) for name in (ids.tolist() if isinstance(ids, np.ndarray) else ids)]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"arm id {twice!r} stands for two arms of the pool. Ids must differ.")
+    return names
+
+
+def id_header(name: Hashable) -> Any:
+    """What a file keeps of an id or a key."""
+    if isinstance(name, tuple):
+        return {"tuple": [id_header(entry) for entry in name]}
+    if name is None or isinstance(name, str | int | float):
+        return name
+    raise SettingsError(f"a file keeps ids and keys that are text, numbers or tuples of them, not {name!r}.")
+
+
+def id_of(kept: Any) -> Hashable:
+    """The id that `id_header` wrote down."""
+    if isinstance(kept, dict):
+        return tuple(id_of(entry) for entry in kept["tuple"])
+    if kept is not None and not isinstance(kept, str | int | float):
+        raise CorruptFileError(f"an id must be text, a number or a tuple of them, got {kept!r}.")
+    return kept

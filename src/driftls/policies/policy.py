@@ -1,0 +1,357 @@
+"""What all policies share: exploration, models, keys, and one way each to choose, to learn and to play many rounds."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls.draws import TAPE, Draws, Seed
+from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.inputs import Stage, as_number, as_numbers, fault
+from driftls.kernels import choose as kernels
+from driftls.kernels.learn import ATTEND, NO_ROOM
+from driftls.kernels.parts import Frame
+from driftls.kernels.records import POLICY
+from driftls.persistence import Saveable, checked, expect, whole
+from driftls.policies.keys import Keys
+from driftls.trackers import RLS, Tracker
+from driftls.widths import Width, WidthState
+
+FIRST_ARMS = 16
+LANES = 8  # arms that are scored at once: lines of a table are filled up to a multiple
+NUMBERS = ("errors", "learned", "probability", "look")
+
+
+class Model(NamedTuple):
+    """A tracker and the state of its width."""
+
+    tracker: Tracker
+    width: WidthState
+
+
+class Policy(Saveable):
+    """Chooses among arms by theta.x + kappa width(x), from one model or from one an arm.
+
+    Calls from several threads take turns; different policies run in parallel.
+    """
+
+    rows_called: ClassVar[str] = "arm"  # what a row is, in an error
+    disjoint: ClassVar[bool] = False
+
+    def __init__(
+        self, dim: int, *, width: Width, kappa: float | None, sigmas: float, epsilon: float, seed: Seed
+    ) -> None:
+        check_weights(kappa, sigmas, epsilon)
+        self.dim, self.width = dim, width
+        self.lock = threading.RLock()
+        need = width.draws(dim) + 1
+        self._need, self._draws = need, Draws(seed, max(TAPE, 8 * need))
+        self.frame = Frame(POLICY)
+        self.frame.set(
+            kappa=0.0 if kappa is None else kappa,
+            sigmas=sigmas if kappa is None else 0.0,
+            epsilon=epsilon,
+            disjoint=self.disjoint,
+        )
+        self._models: list[Model | None] = []
+        self._stage = Stage(dim)
+        self._rounds = 0
+        self.keys = Keys()
+        self._write_tape()
+        self._make_slots(FIRST_ARMS)
+
+    # -- settings ------------------------------------------------------------------------------------------------
+
+    @property
+    def kappa(self) -> float:
+        """The present weight of the width."""
+        frame = self.frame
+        if not frame["sigmas"]:
+            return float(frame["kappa"])
+        return float(frame["sigmas"] * (np.sqrt(frame["errors"] / frame["learned"]) if frame["errors"] else 1.0))
+
+    @property
+    def epsilon(self) -> float:
+        """The exploration floor."""
+        return float(self.frame["epsilon"])
+
+    @property
+    def sigmas(self) -> float | None:
+        """How many standard deviations of the noise kappa is, where it is estimated."""
+        return float(self.frame["sigmas"]) or None
+
+    @property
+    def probability(self) -> float:
+        """How likely the last choice was, given what was known; not known where scores are sampled."""
+        if self.width.samples:
+            raise InputError("the probability of a choice by sampling is not known. Use a width, and epsilon=.")
+        return float(self.frame["probability"])
+
+    # -- memory that kernels use ---------------------------------------------------------------------------------
+
+    def _write_tape(self) -> None:
+        self.frame.set(tape=self._draws.tape, tape_size=self._draws.tape.size, cursor=self._draws.cursor)
+
+    def _make_slots(self, arms: int) -> None:
+        """Room for the scores and slots of so many arms."""
+        self._scores, self._slots = np.zeros(arms + LANES), np.full(arms, -1, dtype=np.int64)
+        self.frame.set(scores=self._scores, slots=self._slots)
+        if not self.disjoint:  # where slots are those of arms, not of models
+            self._stage.frame["slots"] = self._slots
+
+    def _have_draws(self, count: int) -> None:
+        """Draws for one round with so many arms."""
+        draws = (count + 1 if self.disjoint else 2) * self._need
+        if draws > self._draws.tape.size:
+            self._draws.enlarge(2 * draws)
+            self._write_tape()
+            for model in self._models:
+                if model is not None:
+                    model.width.read(self._draws)
+        if self.frame["draws"] != draws:
+            self.frame["draws"] = draws
+        self._draws.ready(draws)
+
+    def _put_model(self, slot: int, model: Model | None) -> None:
+        """The model of a slot; its addresses go where kernels look."""
+        while len(self._models) <= slot:
+            self._models.append(None)
+        self._models[slot] = model
+        old: Any = self.frame.arrays.get("trackers")
+        if old is None or old.size <= slot:
+            for name in ("trackers", "widths"):
+                grown = np.zeros(max(16, 2 * slot + 2), dtype=np.int64)
+                grown[: 0 if old is None else old.size] = self.frame.arrays.get(name, grown[:0])
+                self.frame[name] = grown
+        for name, frame in (("trackers", model and model.tracker.frame), ("widths", model and model.width.frame)):
+            self.frame.arrays[name][slot] = frame.address if frame else 0
+        if model is not None:
+            model.width.reserve(1 if self.disjoint else self._slots.size)
+            if isinstance(model.tracker, RLS):
+                model.tracker.keep_ready()
+
+    def _new_model(self, tracker: Tracker, slots: int) -> Model:
+        return Model(tracker, self.width.open(tracker, self._draws, slots))
+
+    def _room(self, arms: int) -> None:
+        """Room for the scores of so many arms."""
+        if arms > self._slots.size:
+            self._make_slots(2 * arms)
+            for model in self._models:
+                if model is not None:
+                    model.width.reserve(2 * arms)
+
+    # -- calls of kernels ----------------------------------------------------------------------------------------
+
+    def _chosen(self, count: int, *, only_scores: bool = False) -> int:
+        """The arm of the highest score among the rows of the stage."""
+        self._have_draws(count)
+        chosen = kernels.choose(self.frame.address, int(only_scores), count)
+        if chosen < 0.0:
+            raise self._fault(int(-chosen))
+        return int(chosen)
+
+    def _learn_row(self, row: int, slot: int, position: int) -> None:
+        """Learn one row of the stage with its reward; `position` is that of its arm in the pool, or -1."""
+        frame = self.frame
+        self._have_draws(len(self._slots) if self.disjoint else 1)
+        frame["position"] = position
+        while status := kernels.learn_row(frame.address, row, slot):
+            if status == NO_ROOM:
+                self._make_room(row)
+            elif status == ATTEND:
+                self._attend()
+                break
+            else:
+                raise self._fault(int(status))
+        self._look()
+
+    def _make_room(self, row: int) -> None:
+        model = self._models[self.frame["model"]]
+        assert model is not None
+        crossed = self._stage.frame["arms"]
+        rows = self.frame.arrays["single"] if crossed else self._stage.frame
+        model.tracker.make_room(rows, 0 if crossed else row, 1 if crossed else row + 1)
+
+    def _attend(self) -> None:
+        """A kernel has learned a row and asks for what it cannot do itself."""
+        model = self._models[self.frame["model"]]
+        assert model is not None
+        if self.frame["asked"] != 2:
+            model.tracker.attend()
+        if self.frame["asked"] >= 2:
+            model.width.attend()
+
+    def _look(self) -> None:
+        """Where something is estimated from the data now and then, and it is time to: do so."""
+
+    def _fault(self, status: int) -> Exception:
+        row = f"{self.rows_called} {self.frame['fault_row']}" if self.rows_called == "arm" else self.rows_called
+        return fault(status, row, self.dim)
+
+    def _play(self, count: int, rounds: int, rewards: Any, shown: Any, first_arm: NDArray[np.int64]) -> Any:
+        """Rounds over the rows of the stage, in one compiled loop that pauses where Python is needed."""
+        frame, chosen = self.frame, np.zeros(rounds, dtype=np.int64)
+        rewards, columns = _rewards(rewards, rounds, count, shown)
+        shown = None if shown is None else _positions(shown, rounds, count)
+        frame.set(count=count, chosen=chosen, first_arm=first_arm, columns=columns, resumed=0)
+        frame["rewards"] = 0 if rewards is None else rewards
+        frame["shown"] = 0 if shown is None else shown
+        at = 0
+        self._have_draws(count)
+        try:
+            while at < rounds:
+                at = int(kernels.play(frame.address, at, rounds))
+                status = frame["status"]
+                if status == kernels.NO_DRAWS:
+                    self._have_draws(count)
+                elif status == NO_ROOM:
+                    self._make_room(frame["line"])
+                elif status == ATTEND:
+                    self._attend()
+                elif status not in (0, kernels.LOOK):
+                    raise self._fault(int(status))
+                self._look()
+        finally:
+            self._rounds += at
+            for name in ("rewards", "shown", "chosen", "first_arm"):
+                frame[name] = 0
+                frame.arrays.pop(name, None)
+        return chosen
+
+    # -- warm starts ---------------------------------------------------------------------------------------------
+
+    def _warm(self, model: Model, fill: Any, squares: NDArray[np.float64], n: int, errors: float) -> None:
+        """Let a model that has seen nothing stand where `fill(tracker)` puts it, after n rows seen elsewhere."""
+        fill(model.tracker)
+        model.width.stand_at(squares, n)
+        if isinstance(model.tracker, RLS):
+            model.tracker.keep_ready()
+        self.frame.set(errors=self.frame["errors"] + errors, learned=self.frame["learned"] + n)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def _asked(self) -> Any:
+        """Who answers a question that must change nothing: this policy, or before the first arms a copy of it."""
+        return self if self._models else copy.deepcopy(self)
+
+    def _share(self, scores: NDArray[np.float64], allowed: Any = None) -> NDArray[np.float64]:
+        """How likely each arm is to be chosen, if nothing but epsilon is random."""
+        open_ = np.ones(scores.size, bool) if allowed is None else allowed_arms(allowed, scores.size) != 0
+        share = np.where(open_, self.epsilon / open_.sum(), 0.0)
+        share[int(np.argmax(np.where(open_, scores, -np.inf)))] += 1.0 - self.epsilon
+        return share
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def _common(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What a file keeps of what is common to all."""
+        keys, rows = self.keys.snapshot()
+        header = {
+            "class": type(self).__name__,
+            "dim": self.dim,
+            "width": {"kind": type(self.width).__name__, **self.width.settings()},
+            "weights": {"kappa": None if self.sigmas else self.kappa, "sigmas": self.sigmas, "epsilon": self.epsilon},
+            "draws": self._draws.header(),
+            "rounds": self._rounds,
+            "numbers": {name: self.frame[name] for name in NUMBERS},
+            "keys": keys,
+        }
+        return header, {"unread": self._draws.unread(), **{f"keys.{name}": array for name, array in rows.items()}}
+
+    def _restore_common(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        for name in NUMBERS:
+            self.frame[name] = checked(header["numbers"][name], float)
+        self._rounds = whole(header, "rounds")
+        self.keys.restore(header["keys"], group(arrays, "keys."))
+        for choice in self.keys.waiting.values():
+            if choice.indices is None and len(choice.values) != self.dim:
+                raise DimensionError(f"a waiting choice has {len(choice.values)} features, expected {self.dim}.")
+        self._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
+        self._write_tape()
+        for model in self._models:
+            if model is not None:
+                model.width.read(self._draws)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
+        return _revive, (type(self), *self.snapshot(), self.functions())
+
+    @abstractmethod
+    def functions(self) -> dict[str, Any]:
+        """Schedules that are functions of n, which `load` has to be given again."""
+
+
+def _revive(kind: Any, header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Any:
+    return kind.from_snapshot(header, arrays, **functions)
+
+
+def group(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def check_weights(kappa: Any, sigmas: Any, epsilon: Any) -> None:
+    """kappa and sigmas at least 0, epsilon a probability."""
+    for name, value, most in (("kappa", kappa, 1e75), ("sigmas", sigmas, 1e75), ("epsilon", epsilon, 1.0)):
+        good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and 0.0 <= value <= most
+        if not (good or (name == "kappa" and value is None)):
+            raise SettingsError(f"{name} must lie in [0, {most:g}], got {value!r}.")
+
+
+def reward_of(reward: Any) -> float:
+    """A reward that can be learned."""
+    if reward is None:
+        raise InputError("learn needs a reward: learn(arms, reward, arm=k), or learn(reward=..., key=key).")
+    return as_number(reward, "a reward")
+
+
+def position_of(arm: Any, count: int) -> int:
+    """The position of an arm among `count`."""
+    if isinstance(arm, bool) or not isinstance(arm, int | np.integer) or not 0 <= arm < count:
+        raise InputError(f"arm must be a whole number in 0 ... {count - 1}, got {arm!r}.")
+    return int(arm)
+
+
+def allowed_arms(allowed: Any, count: int) -> NDArray[np.int64]:
+    """Which of the arms may be shown: a mask, or their positions."""
+    given = as_numbers(allowed, "allowed must be a vector")
+    if given.dtype == bool:
+        if given.shape != (count,):
+            raise DimensionError(f"allowed must have an entry for each of {count} arms, got shape {given.shape}.")
+        mask = given.astype(np.int64)
+    else:
+        if given.ndim != 1 or given.dtype.kind not in "iu" or (given.size and not 0 <= given.min() <= given.max() < count):
+            raise InputError(f"allowed must be a mask, or positions in 0 ... {count - 1}, got {allowed!r}.")
+        mask = np.zeros(count, dtype=np.int64)
+        mask[given] = 1
+    if not mask.any():
+        raise InputError("allowed leaves no arm: at least one must be allowed.")
+    return mask
+
+
+def _rewards(rewards: Any, rounds: int, count: int, shown: Any) -> tuple[Any, int]:
+    if rewards is None:
+        return None, 0
+    array = np.ascontiguousarray(as_numbers(rewards, "rewards must be a matrix"), dtype=np.float64)
+    expected = (rounds, count) if shown is None else (rounds,)
+    if array.shape != expected and not (shown is None and count == 1 and array.shape == (rounds,)):
+        raise DimensionError(f"rewards must have shape {expected}, got {array.shape}.")
+    if not (np.abs(array) < 1e75).all():
+        raise InputError("rewards must be finite (and below 1e75). Nothing was learned.")
+    return array, count if shown is None else 1
+
+
+def _positions(shown: Any, rounds: int, count: int) -> NDArray[np.int64]:
+    array = as_numbers(shown, "shown must be a vector")
+    if array.shape != (rounds,) or array.dtype.kind not in "iu":
+        raise DimensionError(f"shown must be {rounds} whole numbers, one a round, got {array.dtype} {array.shape}.")
+    if array.size and array.max() >= count:
+        raise InputError(f"shown must be positions below {count} (or -1 for no arm of the pool), got {array.max()}.")
+    return np.ascontiguousarray(np.maximum(array, -1), dtype=np.int64)
+

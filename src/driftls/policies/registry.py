@@ -1,0 +1,139 @@
+"""Policies by name: the one list, with the settings that we recommend; the paper's are among them.
+
+Every maker takes the dimension, kappa (None: estimated from the data), a seed, which sets the policy's randomness and
+its tracker's draws, and the settings that `SETTINGS` lists for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from driftls import persistence
+from driftls.draws import Seed
+from driftls.errors import FileFormatError, SettingsError
+from driftls.policies.disjoint import DisjointLinUCB
+from driftls.policies.linucb import LinUCB
+from driftls.policies.policy import Policy
+from driftls.policies.shared import SharedPolicy
+from driftls.policies.simple import Greedy, Random
+from driftls.policies.thompson import EnsembleTS, LinTS
+from driftls.schedules import ridge
+from driftls.trackers import CD, RLS, SAGA
+from driftls.widths import DiagonalWidth, PhiWidth
+
+__all__ = ["POLICIES", "SETTINGS", "as_disjoint", "load", "make", "register"]
+
+Maker = Callable[..., Any]  # of (dim, kappa, seed, **settings)
+
+
+def _of_tracker(settings: dict[str, Any]) -> dict[str, Any]:
+    """Take the tracker's settings out; `ridge` is n lambda_n."""
+    found = {name: settings.pop(name) for name in ("steps", "discount") if name in settings}
+    return found | ({"regularisation": ridge(settings.pop("ridge"))} if "ridge" in settings else {})
+
+
+def _saga(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:
+    first, second = np.random.default_rng(seed).spawn(2)
+    tracker = SAGA(dim, seed=first, history=settings.pop("history", None), **_of_tracker(settings))
+    return LinUCB(tracker=tracker, width=PhiWidth(), kappa=kappa, seed=second, **settings)
+
+
+def _cd(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:
+    tracker = CD(dim, **_of_tracker(settings))
+    return LinUCB(tracker=tracker, width=PhiWidth(method="cd"), kappa=kappa, seed=seed, **settings)
+
+
+def _over_dim(kind: Callable[..., SharedPolicy]) -> Maker:
+    """A policy that makes its tracker itself."""
+    return lambda dim, kappa, seed, **settings: kind(
+        dim, kappa=kappa, seed=seed, **_of_tracker(settings), **settings
+    )
+
+
+def _greedy(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:
+    return Greedy(RLS(dim, **_of_tracker(settings)), seed=seed, **settings)
+
+
+POLICIES: dict[str, Maker] = {
+    "flinucb-saga": _saga,
+    "flinucb-cd": _cd,
+    "linucb-auto": _over_dim(LinUCB),
+    "lints": _over_dim(LinTS),
+    "ensemble-ts": _over_dim(EnsembleTS),
+    "greedy": _greedy,
+    "epsilon-greedy": lambda dim, kappa, seed, **settings: _greedy(dim, kappa, seed, **{"epsilon": 0.1, **settings}),
+    "random": lambda dim, kappa, seed: Random(dim, seed=seed),
+}
+_UCB: dict[str, type] = {"kappa": float, "sigmas": float, "epsilon": float, "ridge": float}
+# What can be set, and whether it is a whole number; the paper's policies have kappa alone.
+SETTINGS: dict[str, dict[str, type]] = {
+    "flinucb-saga": {**_UCB, "steps": int},
+    "flinucb-cd": {**_UCB, "steps": int, "discount": float},
+    "linucb-auto": _UCB,
+    "lints": _UCB,
+    "ensemble-ts": {**_UCB, "steps": int, "members": int},
+    "greedy": {"ridge": float},
+    "epsilon-greedy": {"ridge": float, "epsilon": float},
+    "random": {},
+}
+
+
+def register(name: str, maker: Maker, settings: dict[str, type] | None = None) -> None:
+    """Add a policy to the list, under a name that is not taken."""
+    if name in POLICIES and POLICIES[name] is not maker:
+        raise SettingsError(f"there is a policy of the name {name!r} already. Choose another name.")
+    POLICIES[name], SETTINGS[name] = maker, {"kappa": float} if settings is None else settings
+
+
+def load(path: str | os.PathLike[str]) -> Policy:
+    """A saved policy, of whichever kind the file holds."""
+    header, arrays = persistence.read(path)
+    kinds: dict[str, type[Policy]] = {
+        kind.__name__: kind for kind in (DisjointLinUCB, EnsembleTS, Greedy, LinTS, LinUCB, SharedPolicy, Random)
+    }
+    if header.get("class") not in kinds:
+        raise FileFormatError(f"{path}: holds a {header.get('class')}, not one of {', '.join(kinds)}.")
+    with persistence.reading(path):
+        return kinds[header["class"]].from_snapshot(header, arrays)
+
+
+def as_disjoint(policy: SharedPolicy, seed: Seed = None) -> DisjointLinUCB:
+    """The same tracker, width and weights, with a model of its own for every arm id.
+
+    A width that keeps something for every recurring arm gives way to the diagonal one, since a model sees users, who
+    do not recur; the paper's printed phi stays, and takes its steps afresh for every user.
+
+    Examples
+    --------
+    >>> as_disjoint(make("flinucb-saga", 136)).width
+    DiagonalWidth()
+    """
+    width, kappa = policy.width, policy.kappa if policy.sigmas is None else None
+    if isinstance(width, PhiWidth) and width.method != "printed":
+        width = DiagonalWidth()
+    sigmas = 1.0 if policy.sigmas is None else policy.sigmas
+    return DisjointLinUCB(
+        policy.dim, tracker=policy.tracker, width=width, kappa=kappa, sigmas=sigmas, epsilon=policy.epsilon, seed=seed
+    )
+
+
+def make(name: str, dim: int, *, kappa: float | None = None, seed: Seed = None, **settings: float) -> Any:
+    """The policy of this name.
+
+    Examples
+    --------
+    >>> make("epsilon-greedy", 3, ridge=10.0).epsilon
+    0.1
+    """
+    if name not in POLICIES:
+        import driftls.paper  # noqa: F401  (which registers the paper's)
+    if name not in POLICIES:
+        raise SettingsError(f"a policy must be one of {', '.join(POLICIES)}, got {name!r}.")
+    known = SETTINGS[name]
+    if unknown := [setting for setting in settings if setting not in known]:
+        raise SettingsError(f"{name} has no setting {unknown[0]!r}. It has: {', '.join(known) or 'none'}.")
+    return POLICIES[name](dim, kappa, seed, **settings)

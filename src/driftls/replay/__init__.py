@@ -1,0 +1,8 @@
+"""Would this policy have done better on yesterday's traffic? The challenge's rule, over any log.
+
+The policy is asked on every line. Where it chooses what the log shows, the line counts and its reward is learned.
+"""
+
+from driftls.replay.loop import METRICS, Plan, Replay, replay
+
+__all__ = ["METRICS", "Plan", "Replay", "replay"]

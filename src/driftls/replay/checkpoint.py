@@ -1,0 +1,180 @@
+"""The checkpoint of a replay: it belongs to lines, settings and policies, and is refused for any others."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from driftls import persistence
+from driftls.errors import FileFormatError, SettingsError
+from driftls.logs.events import Block
+
+if TYPE_CHECKING:
+    from driftls.replay.loop import Replay
+    from driftls.replay.player import PolicyReplay
+
+__all__ = ["Checkpoint", "identity"]
+
+LINES = ("time", "shown", "reward", "user_index", "user_value", "propensity", "truth")
+
+
+class Checkpoint:
+    """A file that is written every so many lines of a replay, and from which the same replay goes on."""
+
+    def __init__(self, path: Path, under_way: Replay, every: int) -> None:
+        self.path, self.every, self._replay = path, every, under_way
+        for player in under_way.players:
+            if not hasattr(player.policy, "snapshot"):
+                raise SettingsError(
+                    f"{player.name}: a checkpoint needs a policy that can be saved. Leave checkpoint= out."
+                )
+        self.identity = identity(under_way)
+        self._digest = _Digest()
+        self._header: dict[str, Any] = {"lines": 0}
+        self._arrays: dict[str, Any] = {}
+        if path.exists():
+            self._header, self._arrays = persistence.read(path)
+            self._check()
+
+    def _check(self) -> None:
+        header = self._header
+        if header.get("class") != "Replay":
+            raise FileFormatError(f"{self.path}: holds a {header.get('class')}, not the checkpoint of a replay.")
+        kept = header.get("identity", {})
+        for name, what in (("names", "other policies"), ("settings", "other settings"), ("features", "other features")):
+            if kept.get(name) != self.identity[name]:
+                raise self._refused(f"a replay with {what}")
+        if kept.get("policies") != self.identity["policies"]:
+            raise self._refused("a replay whose policies had other settings or seeds, or had learned something else")
+
+    def _refused(self, whose: str) -> SettingsError:
+        return SettingsError(f"{self.path}: the checkpoint of {whose}. Delete it, or choose another path.")
+
+    def next_stop(self, done: int) -> int:
+        """The number of lines at which a piece has to end."""
+        goal = int(self._header["lines"])
+        return goal if done < goal else done - done % self.every + self.every
+
+    def step(self, piece: Block) -> None:
+        """Replay a piece, or pass it if that was done before the interruption; write the file when it is time."""
+        under_way, goal = self._replay, self._header["lines"]
+        self._digest.add(piece)
+        if under_way.done < goal:
+            under_way.skip(piece)
+            if under_way.done == goal:
+                self._resume()
+            return
+        under_way.step(piece)
+        if under_way.done % self.every == 0:
+            self._save()
+
+    def ended(self) -> None:
+        """The log has ended; with fewer lines than were replayed before, it was another one."""
+        if self._replay.done < self._header["lines"]:
+            raise self._refused("a replay of another log")
+
+    def remove(self) -> None:
+        """The replay is complete."""
+        self.path.unlink(missing_ok=True)
+
+    def _save(self) -> None:
+        under_way = self._replay
+        header: dict[str, Any] = {"class": "Replay", "lines": under_way.done, "log": self._digest.text(), "players": []}
+        header["identity"] = self.identity
+        arrays: dict[str, Any] = {}
+        for number, player in enumerate(under_way.players):
+            policy, parts = player.policy.snapshot()
+            matches = dict(vars(player.matches))
+            for name in ("rewards", "weights"):
+                arrays[f"{number}.matches.{name}"] = np.concatenate([np.zeros(0), *matches.pop(name)])
+            state = {name: getattr(player, name) for name in STATE}
+            header["players"].append({**state, "matches": matches, "policy": policy})
+            arrays |= {f"{number}.policy.{name}": array for name, array in parts.items()}
+        persistence.write(self.path, header, arrays)
+
+    def _resume(self) -> None:
+        if self._digest.text() != self._header["log"]:
+            raise self._refused("a replay of another log")
+        for number, (player, kept) in enumerate(zip(self._replay.players, self._header["players"])):
+            _restore(player.policy, kept["policy"], _part(self._arrays, f"{number}.policy."))
+            _resume_player(player, kept, _part(self._arrays, f"{number}.matches."))
+
+
+STATE = ("seconds", "points", "traces", "waiting", "runs", "sampled")
+
+
+def _resume_player(player: PolicyReplay, kept: dict[str, Any], arrays: dict[str, Any]) -> None:
+    for name in STATE:
+        setattr(player, name, kept[name])
+    player.waiting = [(int(line), float(reward)) for line, reward in kept["waiting"]]
+    for name, value in kept["matches"].items():
+        setattr(player.matches, name, value)
+    player.matches.rewards, player.matches.weights = [arrays["rewards"]], [arrays["weights"]]
+
+
+def _restore(policy: Any, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """The caller's own policy goes on as the one that was saved: `policy.restore(header, arrays)`."""
+    if hasattr(policy, "restore"):
+        policy.restore(header, arrays)
+    else:
+        vars(policy).update(vars(type(policy).from_snapshot(header, arrays)))
+
+
+def identity(under_way: Replay) -> dict[str, Any]:
+    """What a checkpoint, or a run in a folder, belongs to: settings, features, and the policies as they came."""
+    plan = asdict(under_way.plan)
+    del plan["engine"]  # all engines decide alike
+    return {
+        "names": [player.name for player in under_way.players],
+        "settings": json.loads(json.dumps(plan)),
+        "features": [player.features.to_header() for player in under_way.players],
+        "policies": [_fingerprint(player.policy) for player in under_way.players],
+    }
+
+
+def _fingerprint(policy: Any) -> str:
+    """Of all that a file would keep of a policy."""
+    if not hasattr(policy, "snapshot"):
+        return type(policy).__name__
+    header, arrays = policy.snapshot()
+    if "prototype" in header:  # a tracker of which each arm gets a copy, with a seed of its own: this one's is not used
+        header = {**header, "prototype": {name: kept for name, kept in header["prototype"].items() if name != "draws"}}
+    digest = hashlib.blake2b(json.dumps(header, sort_keys=True, default=str).encode(), digest_size=16)
+    for name in sorted(arrays):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
+
+
+class _Digest:
+    """Of lines, however they are cut into blocks: one digest a column."""
+
+    def __init__(self) -> None:
+        self._columns = {name: hashlib.blake2b(digest_size=16) for name in (*LINES, "users", "pool")}
+
+    def add(self, block: Block) -> None:
+        for name in LINES:
+            column = getattr(block, name)
+            if column is not None:
+                self._columns[name].update(np.ascontiguousarray(column).tobytes())
+        self._columns["users"].update(np.diff(block.user_start).tobytes())
+        pools = np.zeros((len(block.pool_start) - 1, 16), np.uint8)
+        for p in np.unique(block.pool).tolist():
+            part = slice(block.pool_start[p], block.pool_start[p + 1])
+            own = hashlib.blake2b(block.pool_ids[part].tobytes(), digest_size=16)
+            if block.arm_features is not None:
+                own.update(np.ascontiguousarray(block.arm_features[part]).tobytes())
+            pools[p] = np.frombuffer(own.digest(), np.uint8)
+        self._columns["pool"].update(pools[block.pool].tobytes())
+
+    def text(self) -> dict[str, str]:
+        return {name: digest.hexdigest() for name, digest in self._columns.items()}
+
+
+def _part(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,0 +1,281 @@
+"""The loop over a log: lines in pieces, policies that are asked, traces, checkpoints, and the runs at the end."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftls.errors import InputError, SettingsError
+from driftls.features import Features, Hashed, OuterProduct
+from driftls.logs import SyntheticDay, read
+from driftls.logs.events import Block, Event
+from driftls.logs.log import Log
+from driftls.logs.shown import Logging, Showing
+from driftls.policies import Policy
+from driftls.replay.arms import features_for, runs_of
+from driftls.replay.checkpoint import Checkpoint
+from driftls.replay.player import PolicyReplay
+from driftls.run import Run, described
+
+__all__ = ["METRICS", "Plan", "Replay", "replay"]
+
+METRICS = ("ctr", "regret", "tracking_error", "width_error")
+ROWS_AT_ONCE = 1 << 16  # arms that are built at a time, where they have to be built
+FIRST_MARK = 1000
+NEVER = 1 << 40  # a line that does not come
+LARGEST = 1e75  # of rewards
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of a replay, besides policies, features and log."""
+
+    metrics: tuple[str, ...] = ("ctr",)
+    engine: str = "auto"
+    delay: int = 0
+    limit: int | None = None
+    points: tuple[int, ...] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.metrics if name not in METRICS]
+        if unknown:
+            raise SettingsError(f"metrics must be among {', '.join(METRICS)}, got {unknown[0]!r}.")
+        if self.engine not in ("auto", "compiled", "python"):
+            raise SettingsError(f"engine must be 'auto', 'compiled' or 'python', got {self.engine!r}.")
+        if self.delay < 0 or (self.limit is not None and self.limit < 1):
+            raise SettingsError(f"delay must be at least 0 and limit at least 1, got {self.delay} and {self.limit}.")
+
+    def next_mark(self, done: int) -> int:
+        """The next number of lines at which traces are taken."""
+        if self.points is not None:
+            return min((point for point in self.points if point > done), default=NEVER)
+        mark = FIRST_MARK
+        while mark <= done:
+            mark = mark * 6 // 5
+        return mark
+
+
+class Replay:
+    """A replay under way: policies over the lines of one log, block after block; `replay` is the whole of it.
+
+    Examples
+    --------
+    >>> from driftls.logs import synthetic_day
+    >>> blocks = synthetic_day(lines=300, seed=1).blocks(100)
+    >>> first = next(blocks)
+    >>> under_way = Replay({"mine": DisjointLinUCB(136, seed=0)}, first)
+    >>> for block in [first, *blocks]:
+    ...     under_way.step(block)
+    >>> under_way.runs("a day")["mine"].rounds
+    300
+    """
+
+    def __init__(
+        self, policies: Mapping[str, Any], first: Block, *, features: Features | None = None, plan: Plan | None = None
+    ) -> None:
+        self.plan = plan or Plan()
+        self.players = [_player(name, one, features, self.plan.engine, first) for name, one in policies.items()]
+        self.done, self.reading, self.showing = 0, 0.0, Showing()
+        self._last: Event | None = None
+
+    def pieces(self, block: Block, next_stop: Callable[[int], int] = lambda done: NEVER) -> Iterator[Block]:
+        """The lines of a block, in pieces that end where something has to be noted."""
+        built = any(p.engine == "compiled" and isinstance(p.features, OuterProduct | Hashed) for p in self.players)
+        most = max(1, ROWS_AT_ONCE // int(np.diff(block.pool_start).max())) if built else len(block)
+        at = 0
+        while at < len(block) and not self.complete:
+            end = min(self.plan.next_mark(self.done), self.plan.limit or NEVER, next_stop(self.done))
+            room = min(len(block) - at, most, end - self.done)
+            yield block.part(at, at + room)
+            at += room
+
+    @property
+    def complete(self) -> bool:
+        """Whether the limit is reached."""
+        return self.done == self.plan.limit
+
+    def step(self, block: Block) -> None:
+        """Replay the lines of a block: every policy is asked about every line."""
+        if "regret" in self.plan.metrics and block.truth is None:
+            raise SettingsError("regret needs a log with the truth: a synthetic day, or Parquet with that column.")
+        wrong = np.flatnonzero(~(np.abs(block.reward) < LARGEST))
+        if wrong.size:
+            line, reward = self.done + int(wrong[0]), block.reward[wrong[0]]
+            raise InputError(f"line {line}: a reward must be finite (and below 1e75), got {reward}.")
+        mark = self.plan.next_mark(self.done)
+        for player in self.players:
+            player.step(block, self.done, self.plan.delay)
+        self._pass(block)
+        if self.done == mark:
+            self._trace()
+
+    def skip(self, block: Block) -> None:
+        """Pass lines that were replayed before: features number the articles as they did then."""
+        for features in {id(player.features): player.features for player in self.players}.values():
+            for begin, _ in runs_of(features, block):
+                features.arms(block[begin])
+        self._pass(block)
+
+    def _pass(self, block: Block) -> None:
+        self.showing.add(block)
+        self.done, self._last = self.done + len(block), block[-1]
+
+    def _trace(self) -> None:
+        for player in self.players:
+            if self._last is not None and (not player.points or player.points[-1] != player.matches.lines):
+                player.trace(self.plan.metrics, self._last)
+
+    def runs(self, problem: str, *, partial: bool = False) -> dict[str, Run]:
+        """What came out, by the policies' names; rewards that are still out are learned, unless it was interrupted."""
+        for player in self.players:
+            if not partial:
+                player.learn_due(self.done + self.plan.delay, self.plan.delay)
+        self._trace()
+        logging = self.showing.logging()
+        return {player.name: self._run(player, problem, logging, partial) for player in self.players}
+
+    def _run(self, player: PolicyReplay, problem: str, logging: Logging, partial: bool) -> Run:
+        return Run(
+            policy=player.name,
+            problem=problem,
+            seed=self.plan.seed,
+            rounds=player.matches.lines,
+            points=player.points,
+            traces=player.traces,
+            seconds={**player.times(), "read": self.reading},
+            settings={
+                "policy": described(player.policy),
+                "features": described(player.features),
+                "engine": player.engine,
+                "engine_reason": player.reason,
+                **player.matches.told(logging),
+                "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            },
+            partial=partial,
+        )
+
+
+def replay(
+    policy: Any,
+    log: Any,
+    *,
+    features: Features | None = None,
+    metrics: Iterable[str] = ("ctr",),
+    engine: str = "auto",
+    delay: int = 0,
+    limit: int | None = None,
+    points: Sequence[int] | None = None,
+    seed: int = 0,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int = 200_000,
+    progress: Callable[[int], None] | None = None,
+) -> Any:
+    """Replay one policy, or several at once, over a log.
+
+    Parameters
+    ----------
+    policy : policy, or mapping from names to policies
+        New, or warm from a file. Each is changed as it learns, and in nothing else.
+    log
+        What `driftls.logs.read` gives, a synthetic day, or whatever `read` takes: paths, or an iterable of events.
+    features : Features, optional
+        How a visitor and an article make an arm; by default the policy's own, else one model an article for
+        `DisjointLinUCB`, and outer products where articles have features.
+    metrics : iterable of str
+        Of "ctr" (always there), "regret" (where the truth is known), "tracking_error" and "width_error".
+    engine : {"auto", "compiled", "python"}
+        "python" calls `choose` and `learn` line by line and is the specification; "compiled" makes the same decisions;
+        "auto" is the compiled one where it can be, and `settings["engine_reason"]` of the run says why not.
+    delay : int
+        A reward is learned so many lines after the choice; what is still out at the end is learned then.
+    limit : int, optional
+        Lines at most.
+    points : sequence of int, optional
+        After how many lines traces are taken; by default more and more apart.
+    seed : int
+        What the `Run` says about itself; the randomness is the policy's own.
+    checkpoint : path, optional
+        A file that is written every `every` lines, and from which the same call goes on if it was interrupted. It
+        belongs to these policies as they came, these settings and these lines, and is refused for any others.
+    progress : function, optional
+        Called with the number of lines done.
+
+    Returns
+    -------
+    Run, or a dict of them
+        Ctrl-C ends early, with what was done so far and `partial` set. `settings["leading"]` names the estimate that is
+        valid for this log.
+
+    Examples
+    --------
+    >>> from driftls.logs import synthetic_day
+    >>> from driftls.policies import DisjointLinUCB
+    >>> run = replay(DisjointLinUCB(136, seed=0), synthetic_day(lines=2000, seed=1), metrics=["regret"])
+    >>> run.rounds, 20 < run.settings["evaluations"] < 120, run.settings["leading"]
+    (2000, True, 'replay')
+    """
+    if every < 1:
+        raise SettingsError(f"every must be at least 1, got {every}.")
+    asked = tuple(dict.fromkeys(("ctr", *metrics)))
+    plan = Plan(asked, engine, delay, limit, None if points is None else tuple(sorted(points)), seed)
+    policies = dict(policy) if isinstance(policy, Mapping) else {type(policy).__name__: policy}
+    if not policies:
+        raise SettingsError("no policy to replay.")
+    log = log if isinstance(log, Log | SyntheticDay) else read(log)
+    blocks = log.blocks(truth="regret" in asked) if isinstance(log, SyntheticDay) else log.blocks()
+    first = next(blocks, None)
+    if first is None:
+        raise InputError("the log has no line to replay.")
+    under_way = Replay(policies, first, features=features, plan=plan)
+    kept = None if checkpoint is None else Checkpoint(Path(checkpoint), under_way, every)
+    partial = False
+    try:
+        _go(under_way, chain([first], blocks), kept, progress)
+    except KeyboardInterrupt:
+        partial = True
+    runs = under_way.runs(_called(log), partial=partial)
+    if kept is not None and not partial:
+        kept.remove()
+    return runs if isinstance(policy, Mapping) else next(iter(runs.values()))
+
+
+def _go(
+    under_way: Replay, blocks: Iterator[Block], kept: Checkpoint | None, progress: Callable[[int], None] | None
+) -> None:
+    step, stop = (under_way.step, lambda done: NEVER) if kept is None else (kept.step, kept.next_stop)
+    while not under_way.complete:
+        before = time.perf_counter()
+        block = next(blocks, None)
+        under_way.reading += time.perf_counter() - before
+        if block is None:
+            break
+        for piece in under_way.pieces(block, stop):
+            step(piece)
+            if progress is not None:
+                progress(under_way.done)
+    if kept is not None:
+        kept.ended()
+
+
+def _player(name: str, policy: Any, features: Features | None, engine: str, first: Block) -> PolicyReplay:
+    features = features_for(name, policy, features, first)
+    reason = "" if isinstance(policy, Policy) else f"a {type(policy).__name__} has no compiled loop"
+    if reason and engine == "compiled":
+        raise SettingsError(f'{name}: {reason}. Pass engine="python".')
+    return PolicyReplay(name, policy, features, "python" if reason or engine == "python" else "compiled", reason)
+
+
+def _called(log: Any) -> str:
+    paths = getattr(log, "paths", None)
+    if paths:
+        return f"{log.format} {' '.join(Path(path).name for path in paths)}"
+    return repr(log) if isinstance(log, SyntheticDay) else str(log.format)
