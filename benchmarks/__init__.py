@@ -62,6 +62,24 @@ BENCHMARKS = {
             "sparse 15 of 136", "50 of 100,000", "100 fixed arms", "articles", "one row",
         ),
     ),
+    "tables": Benchmark(
+        "real tables as bandits: points against exact LinUCB tuned on other seeds",
+        "tables:tables",
+        (
+            "points against exact, tuned",
+            "rounds", "exact, tuned, %", "the same, tuned on these units",
+            "DisjointLinUCB", "LinUCB over crosses", "Vowpal Wabbit", "river",
+        ),
+    ),
+    "streams": Benchmark(
+        "real tables as regression streams: RMSE over that of exact ridge tuned on other seeds",
+        "tables:streams",
+        (
+            "RMSE over exact ridge's, tuned",
+            "rows", "exact ridge, RMSE", "the same, tuned on these units", "predicting the mean",
+            "RLS", "SAGA", "CD", "Diagonal", "Vowpal Wabbit", "river",
+        ),
+    ),
     "day": Benchmark(
         "a whole day of a front page in one compiled loop: ours and exact methods",
         "day:day",
