@@ -53,6 +53,11 @@ BENCHMARKS = {
         ("program", "this", "other", "ratio", "range", "same"),
         (*LOOPS, *LOGS),
     ),
+    "start": Benchmark(
+        "the first result of a process, with an empty and with a filled cache",
+        "core:start",
+        ("first result, processor seconds", "empty cache", "filled cache"),
+    ),
     "peers": Benchmark(
         "a round from Python: ours, exact methods at their best, other libraries",
         "peers:peers",

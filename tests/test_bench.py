@@ -7,6 +7,8 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from scipy.sparse import issparse
+
 from benchmarks import BENCHMARKS, peers, tables
 from benchmarks.measure import Mean, Options, Table, cell, difference, markdown, ratio, text, timed
 from benchmarks.peers import TUNED, exact, libraries, write_day
@@ -14,7 +16,6 @@ from benchmarks.peers.environments import MARKER, PEERS, Peer
 from benchmarks.peers.play import later
 from benchmarks.peers.players import ON_TABLES, PLAYERS, STREAM_PLAYERS, TABLE_PLAYERS, Player
 from benchmarks.peers.problems import PROBLEMS, rounds
-from scipy.sparse import issparse
 
 NOBODY = Peer("a-package-that-nobody-made", "1.0")
 
