@@ -183,7 +183,8 @@ class Stage:
 
     def __init__(self, dim: int, *, constant: bool = False) -> None:
         self.dim, self.inner, self.constant = dim, dim + constant, constant
-        self.frame = Frame(ROWS)
+        self.frame, self.scratch = Frame(ROWS), Frame(ROWS)
+        self.units: Frame | None = None
         self.sparse: bool | None = None
         self.y = self.values = np.zeros(0)
         self._in_place = False
@@ -196,6 +197,19 @@ class Stage:
         self.frame.set(y=self.y, start=self.begin, stop=self.end, count=1)
         self._room(64 if sparse else self.inner)
 
+    def measure(self, units: Frame) -> None:
+        """Rows will be standardised by these units, in a place beside."""
+        self.units = units
+        self.scratch.set(sparse=bool(self.sparse), dim=self.inner)
+        self.frame.set(units=units, scratch=self.scratch)
+        self._scratch_room()
+
+    def _scratch_room(self) -> None:
+        size, lines = self.values.size, self.y.size
+        self.scratch.set(values=np.zeros(size), y=np.zeros(lines), count=lines, room=size)
+        self.scratch.set(start=np.zeros(lines, np.int64), stop=np.zeros(lines, np.int64))
+        self.scratch["indices"] = np.zeros(size if self.sparse else 1, np.int32)
+
     def _room(self, size: int) -> None:
         """Have room for so many values."""
         if self._in_place or self.values.size < size:
@@ -206,14 +220,16 @@ class Stage:
                     self.frame["indices"] = self.indices
             self.frame.set(values=self.values, room=self.values.size)
             self._in_place = False
-            if self.constant and not self.sparse:
-                self.values[self.dim] = 1.0
+            if self.units is not None:
+                self._scratch_room()
 
     def lines(self, count: int) -> None:
         """Have room for so many rows."""
         if self.y.size < count:
             self.y, self.begin, self.end = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
             self.frame.set(y=self.y, start=self.begin, stop=self.end, count=count)
+            if self.units is not None:
+                self._scratch_room()
 
     def take_row(self, x: Any) -> bool:
         """One row in one of the common forms, at once; False if it needs `take`."""
@@ -250,7 +266,7 @@ class Stage:
             self._take_sparse(rows if isinstance(rows, Rows) else _nonzeros(rows), count)
         elif isinstance(rows, Rows):
             self._take_scattered(rows, count)
-        elif rows.dtype == FLOAT and rows.size >= IN_PLACE_FROM and rows.flags.carray and not self.constant:
+        elif rows.dtype == FLOAT and rows.size >= IN_PLACE_FROM and rows.flags.carray and not (self.constant or self.units):
             self.frame["values"], self._in_place = rows, True
         else:
             self._room(count * self.inner)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.parts import call, counts, entry, indices, inner, integers, part, prefetch, reals, rows_at
+from driftls.kernels.parts import call, counts, entry, indices, inner, integers, part, prefetch, reals, rows_at, units
 from driftls.kernels.rows import NOT_FINITE, dot, dot2, norm2, row, row_fault
+from driftls.kernels.units import note, note_reward, scaled
 
 NOTHING, GROWING, WINDOW, RESERVOIR = 0, 1, 2, 3  # kinds of history
 POWER, TABLE, NORMALISED = 0, 1, 2  # kinds of schedule
 # What `learn` returns, after the faults of rows.py
-STEP_TOO_LARGE, DIVERGED, NO_ROOM, ATTEND = 4, 5, 7, 8
+STEP_TOO_LARGE, DIVERGED, NO_ROOM, ATTEND, LOOK = 4, 5, 7, 8, 10
 # A smoothed squared error a million times the largest y^2 is a thousand times worse than predicting 0.
 RUNAWAY = 1e6
 # Within the steps of one row: far beyond any outlier, and far below what overflows.
@@ -213,7 +214,18 @@ def learn(t: Any, i: int, n: int) -> float:
         t.done = k
         if not has_room(t, rows, k):
             return float(NO_ROOM)
-        status = take(t, rows, k)
+        if rows.units != 0:
+            u = units(rows.units)
+            if t.noted == 0:
+                note(u, rows, k)
+                if u.asked != 0:
+                    t.noted = 1
+                    return float(LOOK)
+            t.noted = 0
+            note_reward(u, reals(rows.y)[k])
+            status = take(t, scaled(rows, k, 1), 0)
+        else:
+            status = take(t, rows, k)
         t.done = k + 1
         if status != 0.0:
             return status
@@ -303,8 +315,12 @@ def predict(t: Any, i: int, n: int) -> float:
         fault = row_fault(rows, k, t.dim)
         if fault != 0:
             return float(fault)
-        x, at, length = row(rows, k)
-        out[k] = mean_of(t, x, at, length)
+        if rows.units != 0:
+            x, at, length = row(scaled(rows, k, 1), 0)
+            out[k] = mean_of(t, x, at, length) + units(rows.units).offset
+        else:
+            x, at, length = row(rows, k)
+            out[k] = mean_of(t, x, at, length)
     return 0.0
 
 

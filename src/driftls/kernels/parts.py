@@ -167,6 +167,11 @@ def counts(address: int) -> Any:
     return record_at(address)
 
 
+def units(address: int) -> Any:
+    """The record of units at an address."""
+    return record_at(address)
+
+
 def rows_at(address: int) -> Any:
     """The record of rows at an address."""
     return record_at(address)

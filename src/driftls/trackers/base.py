@@ -19,6 +19,7 @@ from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import TRACKER
 from driftls.persistence import Saveable, checked, expect
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule
+from driftls.units import Change, Units
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
 LOOKAHEAD, SPARSE_LOOKAHEAD = 2, 4  # steps; a sparse row is fetched in three stages
@@ -58,7 +59,10 @@ class Tracker(Saveable):
         history: History | None = None,
         seed: Seed = None,
         guard: bool = True,
+        scale: bool = True,
+        intercept: bool = True,
     ) -> None:
+        self.scale, self.intercept = bool(scale), bool(intercept)
         self.dim, self.steps = whole_number(dim, "dim", 1), whole_number(steps, "steps", 0, MOST_STEPS)
         self.step_size: Schedule = as_schedule(step_size, "step_size")
         self.regularisation: Schedule = as_schedule(regularisation, "regularisation")
@@ -71,7 +75,8 @@ class Tracker(Saveable):
         self.lock = threading.RLock()
         self._draws = self._tape(seed)
         self.frame = Frame(TRACKER)
-        self._stage = Stage(self.dim)
+        self._stage = Stage(self.dim, constant=self.intercept)
+        self.units: Units | None = None
         self._state: dict[str, NDArray[Any]] = {}  # made when the first row tells whether rows are dense or sparse
         self._target: Any = None
 
@@ -162,6 +167,9 @@ class Tracker(Saveable):
                     first = frame["done"]
                     self.make_room(self._stage.frame, first, last, block)
                     block = False
+                elif status == kernels.LOOK:
+                    first = frame["done"]
+                    self.look()
                 elif status == kernels.ATTEND:
                     first = frame["done"]
                     self.attend()
@@ -181,7 +189,7 @@ class Tracker(Saveable):
         """The first rows are here: dense or sparse, from now on."""
         if self.history.dim:
             raise SettingsError("a history serves one tracker. Give each tracker a history of its own.")
-        self.history.open(self.dim, sparse)
+        self.history.open(self.inner, sparse)
         try:
             self._wire(sparse)
         except BaseException:
@@ -190,19 +198,23 @@ class Tracker(Saveable):
 
     def unstart(self) -> None:
         """The first rows were refused: the next ones may be of the other kind."""
-        self._state, self.frame, self._stage = {}, Frame(TRACKER), Stage(self.dim)
+        self._state, self.frame, self.units = {}, Frame(TRACKER), None
+        self._stage = Stage(self.dim, constant=self.intercept)
         self.history.unopen()
 
     def _wire(self, sparse: bool) -> None:
         """Allocate the state and write all addresses and settings into the record."""
         self._stage.start(sparse)
-        coords = np.zeros((self.dim, self.quantities)).T if sparse and self.interleaved else np.zeros((self.quantities, self.dim))
+        if self.scale or self.intercept:
+            self.measure(Units(self.dim, sparse=sparse, scale=self.scale, intercept=self.intercept))
+        shape = (self.inner, self.quantities)
+        coords = np.zeros(shape).T if sparse and self.interleaved else np.zeros(shape[::-1])
         self._state = {"coords": coords, **self._allocate()}
         self.frame.set(
             **{"g": coords[0], **dict(zip(("u", "g", "extra"), coords))},  # a scheme without g reads b = 0 times u
             **{name: array for name, array in self._state.items() if name != "coords"},
             **{name: part for name, part in self.parts.items() if part is not None},
-            dim=self.dim,
+            dim=self.inner,
             sparse=sparse,
             stride=(self.quantities if self.interleaved else 1) if sparse else 0,
             history=self.history.frame,
@@ -222,6 +234,27 @@ class Tracker(Saveable):
         )
         self._out(1)
         self._begin()
+
+    @property
+    def inner(self) -> int:
+        """Coordinates that are learned: the features, and the intercept."""
+        return self._stage.inner
+
+    def measure(self, units: Units) -> None:
+        """Measure features by these units, which a policy with one model an arm has for all of them."""
+        self.units = units
+        self._stage.measure(units.frame)
+
+    def look(self, constant: float | None = None) -> None:
+        """Take new units from what was seen, and rewrite what was learned in them."""
+        assert self.units is not None
+        change = self.units.look(constant)
+        if change is not None:
+            self.change_units(change)
+
+    def change_units(self, change: Change) -> None:
+        """Rewrite the state, which is linear in the rows, and the rows held, in new units."""
+        raise AssertionError(f"{type(self).__name__} cannot change its units")
 
     def _out(self, count: int) -> NDArray[np.float64]:
         """Room for so many numbers that a kernel answers with."""
@@ -284,14 +317,26 @@ class Tracker(Saveable):
 
     @property
     def theta(self) -> NDArray[np.float64]:
-        """The present estimate, a fresh array."""
+        """The present estimate of the coefficients, a fresh array; see `intercept_`."""
+        with self.lock:
+            theta = self.coefficients()
+            return theta if self.units is None else self.units.raw(theta)[0]
+
+    @property
+    def intercept_(self) -> float:
+        """What is predicted where all features are 0."""
+        with self.lock:
+            return 0.0 if self.units is None else self.units.raw(self.coefficients())[1]
+
+    def coefficients(self) -> NDArray[np.float64]:
+        """The present estimate in the tracker's own units, with the intercept's last: what `target` is held against."""
         with self.lock:
             if self.sparse is None:
-                return np.zeros(self.dim)
+                return np.zeros(self.inner)
             self.refresh()
-            out = self._out(self.dim)
-            kernels.read_theta(self.frame.address, 0, self.dim)
-            return out[: self.dim].copy()
+            out = self._out(self.inner)
+            kernels.read_theta(self.frame.address, 0, self.inner)
+            return out[: self.inner].copy()
 
     def predict(self, X: Any) -> Any:
         """theta . x for a row (a number) or for each row of a block (a vector), in O(nnz) each."""
@@ -318,8 +363,8 @@ class Tracker(Saveable):
     def tracking_error(self) -> TrackingError:
         """||theta - target.theta||, absolute and relative to ||target.theta||."""
         with self.lock:
-            exact = self.target.theta
-            absolute, size = float(np.linalg.norm(self.theta - exact)), float(np.linalg.norm(exact))
+            exact = self.target.coefficients()
+            absolute, size = float(np.linalg.norm(self.coefficients() - exact)), float(np.linalg.norm(exact))
         return TrackingError(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
 
     def set_ridge(self, schedule: Schedule) -> None:
@@ -346,6 +391,9 @@ class Tracker(Saveable):
             if self.sparse is not None:
                 arrays |= {f"state.{name}": np.array(array) for name, array in self._kept_state().items()}
                 arrays |= {f"history.{name}": np.array(array) for name, array in self.history.saved_arrays().items()}
+                if self.units is not None:
+                    header["units"], kept = self.units.snapshot()
+                    arrays |= {f"units.{name}": array for name, array in kept.items()}
         return header, arrays
 
     def _kept_state(self) -> dict[str, NDArray[Any]]:
@@ -376,10 +424,14 @@ class Tracker(Saveable):
         sparse = checked(header["sparse"], bool | None)  # type: ignore[arg-type]
         if sparse is None:
             return
-        expect(arrays, "state.coords", (self.quantities, self.dim), np.float64)  # before anything of that size is made
+        expect(arrays, "state.coords", (self.quantities, self.inner), np.float64)  # before anything of that size is made
         own = {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith("history.")}
-        self.history.restore(self.dim, sparse, header["history"], own)
+        self.history.restore(self.inner, sparse, header["history"], own)
         self._wire(sparse)
+        if self.units is not None:
+            prefix = "units."
+            kept = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+            self.units.restore(header["units"], kept)
         for name in (*NUMBERS, *self.numbers):
             value = checked(header["numbers"][name], float)
             if not np.isfinite(value):
@@ -413,6 +465,7 @@ class Tracker(Saveable):
         settings: dict[str, Any] = {"dim": self.dim, "steps": self.steps, "guard": self.guard}
         settings["step_size"] = schedules.to_header(self.step_size)
         settings["regularisation"] = schedules.to_header(self.regularisation)
+        settings |= {"scale": self.scale, "intercept": self.intercept}
         return settings | self._extra_settings()
 
     def __reduce__(self) -> tuple[Any, ...]:
