@@ -379,6 +379,8 @@ class Tracker(Saveable):
             if not np.isfinite(value):
                 raise CorruptFileError(f"{name} must be a finite number, got {value}. Restore the file from a copy.")
             self.frame[name] = value
+        if self.quantities == 1 and self.frame["b"] != 0.0:  # there is no g that it could multiply
+            raise CorruptFileError("b must be 0 for this tracker. Restore the file from a copy.")
         self._follow_history()
         for name, array in self._kept_state().items():
             kept = expect(arrays, f"state.{name}", array.shape, array.dtype)
