@@ -14,6 +14,7 @@ from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import WIDTH
 from driftls.persistence import checked, expect
 from driftls.trackers import RLS, Tracker
+from driftls.units import Change
 
 Arrays = dict[str, NDArray[Any]]
 OWN_ARRAYS = ("extra", "gram", "inverse")  # of a tracker of the width's own; no width reads its theta
@@ -55,7 +56,7 @@ class WidthState:
         own: Tracker | None = None,
         **fields: Any,
     ) -> None:
-        self.tracker, self.own, self.dim, self.sparse = tracker, own, tracker.dim, bool(tracker.sparse)
+        self.tracker, self.own, self.dim, self.sparse = tracker, own, tracker.inner, bool(tracker.sparse)
         self.frame = Frame(WIDTH)
         self.arrays: Arrays = {} if arrays is None else arrays
         self._lines, self._by_slot = lines, by_slot
@@ -93,6 +94,11 @@ class WidthState:
         if "entered" in self.numbers:
             self.frame.set(entered=n, n=n)
             self.arrays["doubts"][...] = 1.0
+
+    def change_units(self, change: Change) -> None:
+        """The tracker's features are measured in other units from now on."""
+        if self.own is not None:
+            self.own.change_units(change)
 
     def reserve(self, arms: int) -> None:
         """So many arms will be scored at a time."""
@@ -202,6 +208,17 @@ class DiagonalState(WidthState):
 
     def set_ridge(self, total: float) -> None:
         self.frame["ridge"] = total
+        self.keep_spread()
+
+    def change_units(self, change: Change) -> None:
+        """Sums of squares afresh from the rows held, as a sample of all; or, without rows, in their new scale."""
+        squares, history = self.arrays["squares"], self.tracker.history
+        if len(history) and self.frame["discount"] == 1.0:
+            X, _ = history.matrix()
+            total = np.einsum("ij,ij->j", X, X) if isinstance(X, np.ndarray) else np.asarray(X.multiply(X).sum(axis=0))
+            squares[:] = total * (history.seen / len(history))
+        else:
+            squares *= np.append(change.scale, change.after / change.before)[: self.dim] ** 2
         self.keep_spread()
 
     def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:

@@ -144,7 +144,7 @@ def check(t: Any, rows: Any, i: int, n: int) -> int:
         fault = row_fault(rows, k, t.dim)
         if fault == 0 and not abs(y[k]) < LARGEST_Y:
             return NOT_FINITE
-        if fault == 0:
+        if fault == 0 and rows.units == 0:  # else the row is yet to be standardised
             fault = step_fault(t, rows, k, seen + k - i + 1)
         if fault != 0:
             return fault

@@ -113,16 +113,17 @@ _OWNERS: dict[tuple[int, int], Any] = {}
 
 
 class Pointer:
-    """Elements at an address, as a pointer of C has them; here every one is looked up in the array that it lies in."""
+    """Elements at an address, as a pointer of C has them; here none is reached outside of the array that it points into."""
 
     def __init__(self, address: int, dtype: Any) -> None:
         self.address, self.dtype = int(address), np.dtype(dtype)
+        place = bisect.bisect_right(_MEMORY, (self.address, 1 << 62)) - 1
+        self.first, self.end = _MEMORY[place] if place >= 0 else (0, 0)
 
     def _cell(self, k: Any) -> NDArray[Any]:
         at = self.address + int(k) * self.dtype.itemsize
-        place = bisect.bisect_right(_MEMORY, (at, 1 << 62)) - 1
-        if place < 0 or at + self.dtype.itemsize > _MEMORY[place][1] or at < _MEMORY[place][0]:
-            raise IndexError(f"element {k} at {self.address} is in no array that was handed to a kernel")
+        if not (self.first <= self.address < self.end and self.first <= at and at + self.dtype.itemsize <= self.end):
+            raise IndexError(f"element {k} at {self.address} is outside of the array that was handed to a kernel")
         return np.ctypeslib.as_array((ctypes.c_ubyte * self.dtype.itemsize).from_address(at)).view(self.dtype)
 
     def __getitem__(self, k: Any) -> Any:

@@ -185,13 +185,13 @@ class Tracker(Saveable):
         finally:
             frame["checked"] = 0
 
-    def start(self, sparse: bool) -> None:
-        """The first rows are here: dense or sparse, from now on."""
+    def start(self, sparse: bool, units: Units | None = None) -> None:
+        """The first rows are here: dense or sparse, from now on. `units` are those of a policy with a model an arm."""
         if self.history.dim:
             raise SettingsError("a history serves one tracker. Give each tracker a history of its own.")
         self.history.open(self.inner, sparse)
         try:
-            self._wire(sparse)
+            self._wire(sparse, units)
         except BaseException:
             self.unstart()
             raise
@@ -202,11 +202,13 @@ class Tracker(Saveable):
         self._stage = Stage(self.dim, constant=self.intercept)
         self.history.unopen()
 
-    def _wire(self, sparse: bool) -> None:
+    def _wire(self, sparse: bool, units: Units | None = None) -> None:
         """Allocate the state and write all addresses and settings into the record."""
         self._stage.start(sparse)
         if self.scale or self.intercept:
-            self.measure(Units(self.dim, sparse=sparse, scale=self.scale, intercept=self.intercept))
+            own = Units(self.dim, sparse=sparse, scale=self.scale, intercept=self.intercept)
+            self.measure(own if units is None else units)
+            self._owns_units = units is None
         shape = (self.inner, self.quantities)
         coords = np.zeros(shape).T if sparse and self.interleaved else np.zeros(shape[::-1])
         self._state = {"coords": coords, **self._allocate()}
@@ -391,7 +393,7 @@ class Tracker(Saveable):
             if self.sparse is not None:
                 arrays |= {f"state.{name}": np.array(array) for name, array in self._kept_state().items()}
                 arrays |= {f"history.{name}": np.array(array) for name, array in self.history.saved_arrays().items()}
-                if self.units is not None:
+                if self.units is not None and self._owns_units:
                     header["units"], kept = self.units.snapshot()
                     arrays |= {f"units.{name}": array for name, array in kept.items()}
         return header, arrays
@@ -428,7 +430,7 @@ class Tracker(Saveable):
         own = {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith("history.")}
         self.history.restore(self.inner, sparse, header["history"], own)
         self._wire(sparse)
-        if self.units is not None:
+        if self.units is not None and "units" in header:
             prefix = "units."
             kept = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
             self.units.restore(header["units"], kept)
@@ -437,6 +439,8 @@ class Tracker(Saveable):
             if not np.isfinite(value):
                 raise CorruptFileError(f"{name} must be a finite number, got {value}. Restore the file from a copy.")
             self.frame[name] = value
+        if self.quantities == 1 and self.frame["b"] != 0.0:  # there is no g that it could multiply
+            raise CorruptFileError("b must be 0 for this tracker. Restore the file from a copy.")
         self._follow_history()
         for name, array in self._kept_state().items():
             kept = expect(arrays, f"state.{name}", array.shape, array.dtype)

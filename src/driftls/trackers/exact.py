@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import ConditioningWarning, CorruptFileError, SettingsError
+from driftls.errors import ConditioningWarning, CorruptFileError, DivergenceError, SettingsError
 from driftls.history import History, Reservoir
 from driftls.kernels import exact as kernels
 from driftls.kernels.parts import Part
@@ -345,6 +345,8 @@ def solve(matrix: NDArray[np.float64], moment: NDArray[np.float64]) -> NDArray[n
     diagonal = np.diag(matrix)
     units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     scaled, moment = units[:, None] * matrix * units, units * moment
+    if not (np.isfinite(scaled).all() and np.isfinite(moment).all()):
+        raise DivergenceError("sums over rows must be finite, and are not. Learn the rows anew; a file may be damaged.")
     try:
         factor = scipy.linalg.cho_factor(scaled, lower=True)
         if np.diag(factor[0]).min() ** 2 > SINGULAR:
