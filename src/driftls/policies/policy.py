@@ -20,6 +20,7 @@ from driftls.kernels.records import POLICY
 from driftls.persistence import Saveable, checked, expect, whole
 from driftls.policies.keys import Keys
 from driftls.trackers import RLS, Tracker
+from driftls.units import Units
 from driftls.widths import Width, WidthState
 
 FIRST_ARMS = 16
@@ -102,7 +103,7 @@ class Policy(Saveable):
         self._scores, self._slots = np.zeros(arms + LANES), np.full(arms, -1, dtype=np.int64)
         self.frame.set(scores=self._scores, slots=self._slots)
         if not self.disjoint:  # where slots are those of arms, not of models
-            self._stage.frame["slots"] = self._slots
+            self._stage.frame["slots"] = self._stage.scratch["slots"] = self._slots
 
     def _have_draws(self, count: int) -> None:
         """Draws for one round with so many arms."""
@@ -152,6 +153,9 @@ class Policy(Saveable):
         """The arm of the highest score among the rows of the stage."""
         self._have_draws(count)
         chosen = kernels.choose(self.frame.address, int(only_scores), count)
+        if chosen == -kernels.LOOK:  # what was noted of these arms asks for other units of their features
+            self._look_at_units()
+            chosen = kernels.choose(self.frame.address, int(only_scores), count)
         if chosen < 0.0:
             raise self._fault(int(-chosen))
         return int(chosen)
@@ -187,6 +191,14 @@ class Policy(Saveable):
         if self.frame["asked"] >= 2:
             model.width.attend()
 
+    @property
+    def units(self) -> Units | None:
+        """How features are measured; None for raw units, and before the first arms."""
+        return None
+
+    def _look_at_units(self) -> None:
+        """It is time for other units: rewrite what was learned in them."""
+
     def _look(self) -> None:
         """Where something is estimated from the data now and then, and it is time to: do so."""
 
@@ -214,6 +226,8 @@ class Policy(Saveable):
                     self._make_room(frame["line"])
                 elif status == ATTEND:
                     self._attend()
+                elif status == kernels.LOOK and self.units is not None and self.units.asked:
+                    self._look_at_units()
                 elif status not in (0, kernels.LOOK):
                     raise self._fault(int(status))
                 self._look()

@@ -26,6 +26,7 @@ from driftls.policies.policy import Model, Policy, allowed_arms, group, position
 from driftls.policies.tables import ScoreTable, kind_of
 from driftls.trackers import Tracker
 from driftls.trackers.base import whole_number
+from driftls.units import Units
 from driftls.widths import KINDS, Width
 
 FIRST_SLOTS = 16
@@ -80,6 +81,19 @@ class SharedPolicy(Policy):
     def theta(self) -> NDArray[np.float64]:
         """The present estimate."""
         return self.tracker.theta
+
+    @property
+    def units(self) -> Units | None:
+        return self.tracker.units
+
+    def _look_at_units(self) -> None:
+        assert self.units is not None
+        change = self.units.look()
+        model = self._models[0]
+        if change is not None and model is not None:
+            model.tracker.change_units(change)
+            model.width.change_units(change)
+            self._table.drop()
 
     # -- choosing and learning -----------------------------------------------------------------------------------
 
@@ -197,7 +211,7 @@ class SharedPolicy(Policy):
             names = self._names(ids, count)
             self._take(rows, total, recurring=names is not None)
             crossed = crossed and bool(self._stage.frame["arms"])  # else they were written out
-            features, lines = rows.row.shape[::-1] if crossed else (self.dim, total)
+            features, lines = rows.row.shape[::-1] if crossed else (self._stage.inner, total)
             if code := int(first_fault(self._stage.frame.address, features, lines)):
                 self.frame["fault_row"] = code // 8 - 1
                 raise self._fault(code % 8)
@@ -369,9 +383,13 @@ class SharedPolicy(Policy):
         """Take rows for this model from now on."""
         tracker = model.tracker
         self._put_model(0, model)
+        self._stage = Stage(self.dim, constant=tracker.intercept)
         self._stage.start(bool(tracker.sparse))
+        if tracker.units is not None:
+            self._stage.measure(tracker.units.frame)
+        self._make_slots(self._slots.size)
         self.frame["arms"] = self._stage.frame
-        if tracker.sparse and kind_of(self.width, True, True) and tracker.frame["stride"]:
+        if tracker.sparse and tracker.units is None and kind_of(self.width, True, True) and tracker.frame["stride"]:
             single = Frame(ROWS)
             single.set(values=np.zeros(64), indices=np.zeros(64, np.int32), room=64, sparse=1, dim=self.dim, count=1)
             single.set(start=np.zeros(1, np.int64), stop=np.zeros(1, np.int64), y=np.zeros(1))
@@ -390,7 +408,7 @@ class SharedPolicy(Policy):
         slots[:count] = [index.slot_of.get(name, -1) for name in names]
         new = np.flatnonzero(slots[:count] < 0).tolist()
         if new:
-            if code := int(first_fault(self._stage.frame.address, self.dim, count)):
+            if code := int(first_fault(self._stage.frame.address, self._stage.inner, count)):
                 self.frame["fault_row"] = code // 8 - 1
                 raise self._fault(code % 8)
             index.offer(names, self._rounds)  # what is here now is not dropped for what is new
