@@ -87,8 +87,8 @@ class Units:
         """Whether it is time for a look."""
         return bool(self.frame["asked"])
 
-    def look(self, constant: float | None = None) -> Change | None:
-        """New units from all that was seen; None where they are hardly others than the old ones."""
+    def look(self, constant: float | None = None, *, force: bool = False) -> Change | None:
+        """New units from all that was seen; None where they are hardly others than the old ones (unless forced)."""
         frame, arrays = self.frame, self.arrays
         n, count = frame["n"], arrays["count"]
         frame.set(asked=0, next_look=max(n + 1.0, np.ceil(GROWTH * n)))
@@ -107,7 +107,7 @@ class Units:
         before = frame["constant"]
         after = before if constant is None else constant
         change = Change(unit / arrays["unit"], (arrays["mean"] - mean) * unit, before, after, offset - frame["offset"])
-        if n > 64.0 and self._small(change):
+        if n > 64.0 and not force and self._small(change):
             return None
         arrays["unit"][:], arrays["mean"][:] = unit, mean
         frame.set(constant=after, offset=offset)

@@ -16,13 +16,16 @@ from driftls.kernels import choose as kernels
 from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIndex, plain_id, plain_ids
+from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.keys import row_of, waiting_of
-from driftls.policies.policy import Model, Policy, allowed_arms, group, position_of, reward_of
+from driftls.policies.model import Model
+from driftls.policies.policy import Policy, allowed_arms, group, position_of, reward_of
 from driftls.policies.shared import tracker_of, width_of
-from driftls.policies.tables import PAYS_AFTER, ScoreTable, kind_of
+from driftls.policies.tables import PAYS_AFTER, kind_of
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.base import whole_number
+from driftls.units import Units
 from driftls.widths import DiagonalWidth, ExactWidth, Width
 
 EXACT_UP_TO = 200  # features: two matrices a model, 640 kB
@@ -69,20 +72,21 @@ class DisjointLinUCB(Policy):
         tracker: Tracker | None = None,
         width: Width | None = None,
         kappa: float | None = None,
-        sigmas: float = 3.0,
+        sigmas: float = 1.5,
         epsilon: float = 0.0,
         most_arms: int = 10_000,
         seed: Seed = None,
     ) -> None:
         dim = whole_number(dim, "dim", 1)
         self.reason = "given: tracker and width were chosen by the caller"
-        if tracker is None and width is None:
+        auto = tracker is None and width is None
+        if auto:
             exact = dim <= EXACT_UP_TO
             cost = "is affordable" if exact else "is too slow"
             self.reason = f"{'exact' if exact else 'fast'}: with {dim} features a {dim} x {dim} matrix an arm {cost}"
-            tracker = RLS(dim, regularisation=ridge(60.0)) if exact else SAGA(dim, regularisation=ridge(60.0))
+            tracker = RLS(dim) if exact else SAGA(dim)
             width = ExactWidth() if exact else DiagonalWidth()
-        tracker = SAGA(dim, regularisation=ridge(60.0)) if tracker is None else tracker
+        tracker = SAGA(dim) if tracker is None else tracker
         if tracker.dim != dim or len(tracker):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
         if isinstance(tracker.history, Mapped):
@@ -92,8 +96,10 @@ class DisjointLinUCB(Policy):
         width = DiagonalWidth() if width is None else width
         super().__init__(dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own)
         self.tracker, self.most_arms = tracker, whole_number(most_arms, "most_arms", 1)
+        if auto and can_adapt(tracker, width):
+            self.strength = self._first = Strength(1.0)
         self._index = ArmIndex(self.most_arms)
-        self._table = ScoreTable(self.frame)
+        self._units: Units | None = None
         self._pool: list[Hashable] = []
         self._repeats = 0
 
@@ -186,7 +192,7 @@ class DisjointLinUCB(Policy):
             if looked.sparse is None:
                 looked.start(sparse)
             looked.take(rows)
-            if code := int(first_fault(looked.frame.address, self.dim, count)):
+            if code := int(first_fault(looked.frame.address, looked.inner, count)):
                 raise self._fault(code % 8)
             self._offer(names, rows)
             self._stage.take(rows)
@@ -205,8 +211,7 @@ class DisjointLinUCB(Policy):
             if name in self._index.slot_of:
                 raise SettingsError(f"arm id {name!r} has a model already: a warm start is for a new one.")
             if self._stage.sparse is None:
-                self._stage.start(sparse)
-                self.frame["arms"] = self._stage.frame
+                self._start_rows(sparse)
             model = self._fresh_model()
             self._put_model(self._index.open(name, self._rounds), model)
             self._warm(model, fill, squares, n, errors)
@@ -321,21 +326,38 @@ class DisjointLinUCB(Policy):
             stage = Stage(self.dim)
             stage.start(not isinstance(rows, np.ndarray))
             stage.take(rows)
-        if code := int(first_fault(stage.frame.address, self.dim, 1)):
+        if code := int(first_fault(stage.frame.address, stage.inner, 1)):
             raise self._fault(code % 8)
         if self._stage.sparse is None:
-            self._stage.start(bool(stage.sparse))
-            self.frame["arms"] = self._stage.frame
+            self._start_rows(bool(stage.sparse))
             self._stage.take(rows)
 
     def _fresh_model(self) -> Model:
         tracker = self.tracker.fresh(self._seeds.spawn(1)[0], TAPE)
-        tracker.start(bool(self._stage.sparse))
+        if self.strength is not None:
+            tracker.set_ridge(ridge(self.strength.ridge), rewrite=False)
+        tracker.start(bool(self._stage.sparse), self._units)
         return self._new_model(tracker, 0)
+
+    @property
+    def units(self) -> Units | None:
+        return self._units
+
+    def _start_rows(self, sparse: bool) -> None:
+        """The first user is here: dense or sparse, from now on, and measured in units that all models share."""
+        tracker = self.tracker
+        self._stage = Stage(self.dim, constant=tracker.intercept)
+        self._stage.start(sparse)
+        if tracker.scale or tracker.intercept:
+            self._units = Units(self.dim, sparse=sparse, scale=tracker.scale, intercept=tracker.intercept)
+            self._stage.measure(self._units.frame)
+            if self.strength is not None:
+                self._units.frame["constant"] = self.strength.constant
+        self.frame["arms"] = self._stage.frame
 
     def _fill_table(self, count: int) -> None:
         kind = kind_of(self.width, bool(self._stage.sparse), False)
-        self._table.fill(kind, self.dim, count, self._stage.values.size)
+        self._table.fill(kind, self._stage.inner, count, self._stage.values.size)
 
     def _known(self, name: Any) -> int:
         slot = self._index.slot_of.get(plain_id(name))
@@ -363,12 +385,15 @@ class DisjointLinUCB(Policy):
                 "ids": self._index.header(),
                 "models": [],
             }
+            if self._units is not None:
+                header["units"], kept = self._units.snapshot()
+                arrays |= {f"units.{name}": array for name, array in kept.items()}
             for number, slot in enumerate(self._index.slot_of.values()):
                 model = self._models[slot]
                 assert model is not None
-                kept, parts = model.tracker.snapshot()
+                state, parts = model.tracker.snapshot()
                 numbers, own = model.width.snapshot()
-                header["models"].append({"tracker": kept, "numbers": numbers})
+                header["models"].append({"tracker": state, "numbers": numbers})
                 arrays |= {f"{number}.tracker.{key}": array for key, array in parts.items()}
                 arrays |= {f"{number}.width.{key}": np.array(array) for key, array in own.items()}
         return header, arrays
@@ -386,8 +411,9 @@ class DisjointLinUCB(Policy):
             )
         )
         if header["sparse"] is not None:
-            made._stage.start(bool(header["sparse"]))
-            made.frame["arms"] = made._stage.frame
+            made._start_rows(bool(header["sparse"]))
+            if made._units is not None:
+                made._units.restore(header["units"], group(arrays, "units."))
         made._index.restore(header["ids"])
         if len(header["models"]) != len(made._index):
             raise CorruptFileError(f"{len(made._index)} arms, but {len(header['models'])} models.")
@@ -398,6 +424,8 @@ class DisjointLinUCB(Policy):
         for number, (slot, entry) in enumerate(zip(made._index.slot_of.values(), header["models"])):
             own = groups.get(str(number), {})
             one = tracker_of(entry["tracker"], group(own, "tracker."), dict(functions))
+            if made._units is not None and one.sparse is not None:
+                one.measure(made._units)
             if one.sparse != header["sparse"] or one.dim != made.dim:
                 raise CorruptFileError(f"the model of slot {slot} does not fit the policy. Restore the file from a copy.")
             width = made.width.reopen(one, made._draws, 0, entry["numbers"], group(own, "width."))

@@ -5,34 +5,31 @@ from __future__ import annotations
 import copy
 import threading
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import TAPE, Draws, Seed
-from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.errors import CorruptFileError, DimensionError, InputError, SettingsError
 from driftls.inputs import Stage, as_number, as_numbers, fault
 from driftls.kernels import choose as kernels
 from driftls.kernels.learn import ATTEND, NO_ROOM
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import POLICY
 from driftls.persistence import Saveable, checked, expect, whole
+from driftls.policies.evidence import Strength, far, likeliest
 from driftls.policies.keys import Keys
+from driftls.policies.model import Model
+from driftls.policies.tables import ScoreTable
+from driftls.schedules import ridge
 from driftls.trackers import RLS, Tracker
 from driftls.units import Units
-from driftls.widths import Width, WidthState
+from driftls.widths import Width
 
 FIRST_ARMS = 16
 LANES = 8  # arms that are scored at once: lines of a table are filled up to a multiple
 NUMBERS = ("errors", "learned", "probability", "look")
-
-
-class Model(NamedTuple):
-    """A tracker and the state of its width."""
-
-    tracker: Tracker
-    width: WidthState
 
 
 class Policy(Saveable):
@@ -60,6 +57,9 @@ class Policy(Saveable):
             disjoint=self.disjoint,
         )
         self._models: list[Model | None] = []
+        self._table = ScoreTable(self.frame)
+        self.strength: Strength | None = None  # of the prior, where it is estimated from the data
+        self._first: Strength | None = None  # the guess with which that began
         self._stage = Stage(dim)
         self._rounds = 0
         self.keys = Keys()
@@ -197,7 +197,27 @@ class Policy(Saveable):
         return None
 
     def _look_at_units(self) -> None:
-        """It is time for other units: rewrite what was learned in them."""
+        """It is time for a look: other units, and, where it is estimated, another ridge; rewrite what was learned."""
+        units, models = self.units, [model for model in self._models if model is not None]
+        assert units is not None
+        strength = self.strength
+        if self._first is not None and strength is not None and self.frame["learned"] > 0.0:
+            sigma2 = self.frame["errors"] / self.frame["learned"] or 1.0
+            new = likeliest(models, strength, self._first, sigma2, both=self.disjoint)
+            strength = new if far(new, strength) else strength
+        moved = strength is not None and strength != self.strength
+        change = units.look(strength.constant if strength is not None else None, force=moved)
+        if moved and strength is not None:
+            self.strength = strength
+            for model in models:
+                model.tracker.set_ridge(ridge(strength.ridge), rewrite=False)
+        if change is not None:
+            for model in models:
+                model.tracker.change_units(change)
+                if moved and strength is not None:
+                    model.width.set_ridge(strength.ridge)
+                model.width.change_units(change)
+            self._table.drop()
 
     def _look(self) -> None:
         """Where something is estimated from the data now and then, and it is time to: do so."""
@@ -274,6 +294,7 @@ class Policy(Saveable):
             "draws": self._draws.header(),
             "rounds": self._rounds,
             "numbers": {name: self.frame[name] for name in NUMBERS},
+            "strength": None if self.strength is None else [*self.strength, *(self._first or self.strength)],
             "keys": keys,
         }
         return header, {"unread": self._draws.unread(), **{f"keys.{name}": array for name, array in rows.items()}}
@@ -282,6 +303,11 @@ class Policy(Saveable):
         for name in NUMBERS:
             self.frame[name] = checked(header["numbers"][name], float)
         self._rounds = whole(header, "rounds")
+        if header["strength"] is not None:
+            numbers = checked(header["strength"], tuple[float, float, float, float])
+            if not min(numbers) > 0.0:
+                raise CorruptFileError(f"strengths of a prior must be positive, got {numbers}.")
+            self.strength, self._first = Strength(*numbers[:2]), Strength(*numbers[2:])
         self.keys.restore(header["keys"], group(arrays, "keys."))
         for choice in self.keys.waiting.values():
             if choice.indices is None and len(choice.values) != self.dim:

@@ -22,8 +22,9 @@ from driftls.kernels.score import crossed_score
 from driftls.policies.arm_index import ArmIndex, plain_id, plain_ids
 from driftls.policies.keys import row_of, waiting_of
 from driftls.persistence import whole
-from driftls.policies.policy import Model, Policy, allowed_arms, group, position_of, reward_of
-from driftls.policies.tables import ScoreTable, kind_of
+from driftls.policies.model import Model
+from driftls.policies.policy import Policy, allowed_arms, group, position_of, reward_of
+from driftls.policies.tables import kind_of
 from driftls.trackers import Tracker
 from driftls.trackers.base import whole_number
 from driftls.units import Units
@@ -74,7 +75,6 @@ class SharedPolicy(Policy):
         self.tracker, self.lock = tracker, tracker.lock  # whoever uses the tracker by itself takes turns too
         self.forget_after = whole_number(forget_after, "forget_after", 0)
         self._index = ArmIndex(most=2**31)
-        self._table = ScoreTable(self.frame)
         self._blocks: tuple[Any, int] = (None, 0)
 
     @property
@@ -85,15 +85,6 @@ class SharedPolicy(Policy):
     @property
     def units(self) -> Units | None:
         return self.tracker.units
-
-    def _look_at_units(self) -> None:
-        assert self.units is not None
-        change = self.units.look()
-        model = self._models[0]
-        if change is not None and model is not None:
-            model.tracker.change_units(change)
-            model.width.change_units(change)
-            self._table.drop()
 
     # -- choosing and learning -----------------------------------------------------------------------------------
 
@@ -232,7 +223,7 @@ class SharedPolicy(Policy):
         with self.lock:
             if self._models:
                 raise SettingsError("a warm start is for a policy that has seen nothing.")
-            self._decide(sparse, False)
+            self._decide(sparse, False, False)
             self._open_model(sparse)
             self._warm(self._models[0], fill, squares, n, errors)  # type: ignore[arg-type]
 
@@ -353,10 +344,10 @@ class SharedPolicy(Policy):
         if code := int(first_fault(looked.frame.address, self.dim, plain.shape[0])):
             self.frame["fault_row"] = code // 8 - 1
             raise self._fault(code % 8)
-        self._decide(sparse, recurring)
+        self._decide(sparse, recurring, isinstance(rows, CrossedArms))
         self._open_model(sparse)
 
-    def _decide(self, sparse: bool, recurring: bool) -> None:
+    def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> None:
         """Choose tracker and width, where that is left to the policy."""
 
     def _adopt(self, tracker: Tracker, width: Width, sigmas: float) -> None:

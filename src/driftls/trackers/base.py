@@ -369,8 +369,11 @@ class Tracker(Saveable):
             absolute, size = float(np.linalg.norm(self.coefficients() - exact)), float(np.linalg.norm(exact))
         return TrackingError(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
 
-    def set_ridge(self, schedule: Schedule) -> None:
-        """From now on lambda_n is another one: where a policy estimates it from the data."""
+    def set_ridge(self, schedule: Schedule, *, rewrite: bool = True) -> None:
+        """From now on lambda_n is another one: where a policy estimates it from the data.
+
+        `rewrite=False` leaves what was found with the old one, where `change_units` follows and finds it anew.
+        """
         with self.lock:
             self.regularisation = schedule
             self.frame.set(**schedules.fields(schedule, "ridge"))

@@ -173,11 +173,16 @@ class RLS(Tracker):
         with self.lock:
             return self._state["inverse"].copy()
 
-    def set_ridge(self, schedule: Any) -> None:
+    def variances(self) -> NDArray[np.float64]:
+        """The diagonal of (A + ridge I)^-1."""
+        with self.lock:
+            return np.diag(self._state["inverse"]).copy()
+
+    def set_ridge(self, schedule: Any, *, rewrite: bool = True) -> None:
         super().set_ridge(schedule)
         with self.lock:
             self.frame["ridge_now"] = self.total_ridge(1)
-            if self._state.get("inverse", np.empty(0)).size:
+            if self._state.get("inverse", np.empty(0)).size and rewrite:
                 self._invert()
 
     def _refactorise(self) -> bool:
