@@ -27,7 +27,7 @@ Vector = NDArray[np.float64]
 GROWTH = 1.25
 CONSTANT = 1e-6  # of the mean square: less spread is none
 ENOUGH = 0.02  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
-NUMBERS = ("n", "next_look", "constant", "offset", "rewards", "reward_sum")
+NUMBERS = ("n", "next_look", "constant", "offset", "rewards", "reward_sum", "reward_squares")
 ARRAYS = ("count", "squares", "sums", "mean", "unit", "limit")
 
 
@@ -116,6 +116,13 @@ class Units:
     def _small(self, change: Change) -> bool:
         moved = max(np.abs(change.scale - 1.0).max(), np.abs(change.shift).max(), abs(change.after / change.before - 1.0))
         return bool(moved < ENOUGH)
+
+    @property
+    def reward_variation(self) -> float:
+        """The sum of squares of the rewards around their mean; 0 while no two of them differ."""
+        n, total, squares = (self.frame[name] for name in ("rewards", "reward_sum", "reward_squares"))
+        left = squares - total * total / n if n else 0.0
+        return float(left) if left > 1e-12 * squares else 0.0
 
     def raw(self, theta: Vector) -> tuple[Vector, float]:
         """Coefficients and intercept in the caller's own units."""

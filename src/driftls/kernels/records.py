@@ -33,7 +33,7 @@ ROWS = record(
 # looks, mean, unit and the largest square that asks for no look. dim is how many there are, and the intercept's index.
 UNITS = record(
     "address dim centred intercept asked count squares sums mean unit limit",
-    "n next_look constant offset rewards reward_sum",
+    "n next_look constant offset rewards reward_sum reward_squares",
 )
 
 # Counters of a history: which kind, for how many rows there is room, how many are held, were ever seen, and how much

@@ -51,6 +51,7 @@ def note_reward(u: Any, y: float) -> None:
         u.offset = y
     u.rewards += 1.0
     u.reward_sum += y
+    u.reward_squares += y * y
 
 
 @inner

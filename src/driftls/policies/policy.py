@@ -201,7 +201,7 @@ class Policy(Saveable):
         units, models = self.units, [model for model in self._models if model is not None]
         assert units is not None
         strength = self.strength
-        if self._first is not None and strength is not None and self.frame["learned"] > 0.0:
+        if self._first is not None and strength is not None and self.frame["learned"] >= 4.0:
             sigma2 = self.frame["errors"] / self.frame["learned"] or 1.0
             new = likeliest(models, strength, self._first, sigma2, both=self.disjoint)
             strength = new if far(new, strength) else strength
@@ -218,6 +218,9 @@ class Policy(Saveable):
                     model.width.set_ridge(strength.ridge)
                 model.width.change_units(change)
             self._table.drop()
+        if self._first is not None:  # the noise, as the model of all rewards sees it
+            left = units.reward_variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
+            self.frame["errors"] = max(left, 0.0) if units.reward_variation else 0.0
 
     def _look(self) -> None:
         """Where something is estimated from the data now and then, and it is time to: do so."""

@@ -173,6 +173,11 @@ class RLS(Tracker):
         with self.lock:
             return self._state["inverse"].copy()
 
+    def explained(self) -> float:
+        """b . theta: how much of the sum of squared rewards the model accounts for."""
+        with self.lock:
+            return float(self.frame["scale"] * (self._state["moment"] @ self._state["coords"][0]))
+
     def variances(self) -> NDArray[np.float64]:
         """The diagonal of (A + ridge I)^-1."""
         with self.lock:

@@ -65,6 +65,11 @@ class StochasticTracker(Tracker):
         """Stand at theta, over these rows, whose units have changed."""
         raise NotImplementedError
 
+    def explained(self) -> float:
+        """b . theta: how much of the sum of squared rewards the model accounts for, from the rows held."""
+        X, y = self.history.matrix()
+        return float(y @ (X @ self.coefficients())) * (len(self) / len(y)) if len(y) else 0.0
+
     def _sum_gradients(self, residual: NDArray[np.float64]) -> None:
         """g = sum_i residual_i x_i afresh: what a large row that has left did to the last digits leaves with it."""
         X, _ = self.history.matrix()
