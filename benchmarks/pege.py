@@ -14,7 +14,7 @@ from benchmarks.measure import Options, Table, mean, ratio, tell
 from driftls import paper
 from driftls.paper.actions import LinearBandit, Sphere
 from driftls.paper.pege import PEGE, play
-from driftls.trackers import GD
+from driftls.trackers import GD, RAW
 
 VARIANTS = {
     "PEGE, exact": lambda actions, seed: PEGE(actions),
@@ -27,7 +27,7 @@ VARIANTS = {
 
 
 def _drawn(actions, seed, steps):
-    return PEGE(actions, method=GD(actions.dim, regularisation=0.0, steps=steps, seed=seed))
+    return PEGE(actions, method=GD(actions.dim, regularisation=0.0, steps=steps, seed=seed, **RAW))
 
 
 def _phases(dim, rounds):

@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from benchmarks.measure import Options, Table, mean, tell, timed
 from driftls import paper
 from driftls.logs import synthetic_day
-from driftls.trackers import CD, GD, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, RAW, RLS, SAG, SAGA, SVRG, Diagonal
 
 ROWS: dict[str, Callable[[int], Any]] = {
     "Diagonal": Diagonal,
-    "GD": lambda d: GD(d, seed=0),
-    "SAG": lambda d: SAG(d, seed=0),
-    "SAGA (8 steps)": lambda d: SAGA(d, seed=0),
+    "GD": lambda d: GD(d, seed=0, **RAW),
+    "SAG": lambda d: SAG(d, seed=0, **RAW),
+    "SAGA (8 steps)": lambda d: SAGA(d, seed=0, **RAW),
     "CD (4 steps)": CD,
     "RLS": RLS,
 }
@@ -51,12 +51,12 @@ def one_hot(rng: np.random.Generator, rows: int, dim: int, nnz: int) -> sp.csr_a
 
 
 TRACKING: dict[str, Callable[[int], Any]] = {
-    "CD": lambda s: CD(136),
-    "SAGA": lambda s: SAGA(136, seed=s),
-    "SAGA, 16 steps": lambda s: SAGA(136, steps=16, seed=s),
-    "SVRG": lambda s: SVRG(136, seed=s),
-    "SAG": lambda s: SAG(136, seed=s),
-    "GD": lambda s: GD(136, seed=s),
+    "CD": lambda s: CD(136, **RAW),
+    "SAGA": lambda s: SAGA(136, seed=s, **RAW),
+    "SAGA, 16 steps": lambda s: SAGA(136, steps=16, seed=s, **RAW),
+    "SVRG": lambda s: SVRG(136, seed=s, **RAW),
+    "SAG": lambda s: SAG(136, seed=s, **RAW),
+    "GD": lambda s: GD(136, seed=s, **RAW),
     "fRLS-GD, paper's settings": lambda s: paper.frls_gd(136, seed=s),
     "fRLS-SVRG, paper's settings": lambda s: paper.frls_svrg(136, seed=s),
     "fRLS-SAG, paper's settings": lambda s: paper.frls_sag(136, seed=s),

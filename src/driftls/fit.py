@@ -19,8 +19,9 @@ from driftls import logs, parallel
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import Crosses, Features, from_header
 from driftls.history import Reservoir
+from driftls.kernels.learn import NOTHING
 from driftls.policies import DisjointLinUCB, Policy, SharedPolicy
-from driftls.trackers import CD, RLS, SAGA, Tracker
+from driftls.trackers import CD, RAW, RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, PhiWidth
 
 __all__ = ["Fit", "fit", "shown_rows", "with_articles"]
@@ -91,13 +92,13 @@ def fit(
     >>> def read(shard):
     ...     X = np.random.default_rng(shard).normal(size=(1000, 3))
     ...     yield X, X @ [1.0, 2.0, 3.0]
-    >>> found = fit(Greedy(RLS(3)), [0, 1], read, workers=1)
+    >>> found = fit(Greedy(RLS(3, **RAW)), [0, 1], read, workers=1)
     >>> found.rows, found.policy.theta.round(2)
     (2000, array([1., 2., 3.]))
     """
     _check(policy)
     history = policy.tracker.history
-    room = None if history is None else history.capacity
+    room = history.capacity
     work = partial(_sums, read=read, dim=policy.dim, room=room, by_id=isinstance(policy, DisjointLinUCB), seed=seed)
     total: dict[Any, Sums] = {}
     numbered = parallel.parallel_map(work, list(enumerate(shards)), workers=workers, cluster=cluster)
@@ -127,7 +128,12 @@ def _check(policy: Policy | DisjointLinUCB) -> None:
             f"{width!r} has to see every row in turn, and sums have none. Use linucb, flinucb-cd or flinucb-saga, or "
             "learn the rows through the policy."
         )
-    if not (isinstance(tracker, RLS | CD) and tracker.history is None) and not (
+    if tracker.scale or tracker.intercept:
+        raise SettingsError(
+            "fit takes sums of rows as they are, and this tracker measures features in units that it finds on its way. "
+            "Build it with scale=False, intercept=False, and give the rows a constant."
+        )
+    if not (isinstance(tracker, RLS | CD) and tracker.history.kind == NOTHING) and not (
         isinstance(tracker, SAGA) and isinstance(tracker.history, Reservoir)
     ):
         raise SettingsError(f"fit needs RLS, CD, or SAGA with history=Reservoir(capacity), got {tracker!r}.")
@@ -253,7 +259,7 @@ def _smallest(old: Sample | None, new: Sample, room: int | None) -> Sample:
 def _solution(tracker: Tracker, sums: Sums) -> tuple[Any, float]:
     """What puts the unused tracker where it would stand after all rows, and the sum of their squared errors."""
     ridge = sums.n * tracker.regularisation(sums.n)  # type: ignore[operator]
-    exact = RLS(tracker.dim, regularisation=tracker.regularisation, method="cholesky")
+    exact = RLS(tracker.dim, regularisation=tracker.regularisation, method="cholesky", **RAW)
     exact.set_sums(sums.A, sums.b, ridge, sums.n)
     theta = exact.theta
     errors = max(0.0, sums.yy - float(theta @ (2.0 * sums.b - sums.A @ theta)))

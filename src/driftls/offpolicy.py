@@ -23,7 +23,7 @@ from driftls.logs.shown import Logging, Showing
 from driftls.policies import Policy
 from driftls.replay.arms import arms_of, choices, features_for
 from driftls.schedules import ridge
-from driftls.trackers import RLS, SAGA, Tracker
+from driftls.trackers import RAW, RLS, SAGA, Tracker
 
 __all__ = ["Estimates", "Fixed", "estimate"]
 
@@ -207,8 +207,8 @@ class _Model:
         self.features, self.folds = features, folds
         self.mean: float | None = None
         exact = features.dim <= EXACT_UP_TO
-        prototype = RLS(features.dim, regularisation=ridge(RIDGE), method="cholesky") if exact else None
-        self._prototype: Tracker = prototype or SAGA(features.dim, regularisation=ridge(RIDGE), seed=0)
+        prototype = RLS(features.dim, regularisation=ridge(RIDGE), method="cholesky", **RAW) if exact else None
+        self._prototype: Tracker = prototype or SAGA(features.dim, regularisation=ridge(RIDGE), seed=0, **RAW)
         self._trackers: list[dict[int, Tracker]] = [{} for _ in range(folds)]  # by arm, or 0 for all arms
 
     def _fold(self, line: int, count: int) -> Ints:

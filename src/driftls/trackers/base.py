@@ -27,6 +27,10 @@ MOST_STEPS = 10_000_000  # a row: as many uniforms are drawn ahead
 NUMBERS = ("max_norm2", "error2", "max_y2", "a", "b", "p", "q")  # of the record, which a file keeps for every tracker
 
 
+# features as they are, and no intercept: what the paper's algorithms are printed for
+RAW: dict[str, Any] = {"scale": False, "intercept": False}
+
+
 class TrackingError(NamedTuple):
     """How far theta is from the exact solution; relative to its norm, where theta = 0 scores 1."""
 

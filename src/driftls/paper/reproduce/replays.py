@@ -14,7 +14,7 @@ from driftls.features import Hashed, UserFeatures
 from driftls.logs import Block, read, synthetic_day
 from driftls.policies import DisjointLinUCB, LinUCB, Random
 from driftls.schedules import ridge
-from driftls.trackers import RLS, SAGA
+from driftls.trackers import RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
 
 __all__ = ["DIM", "KAPPA", "LINUCB", "POLICIES", "Arms", "day_of", "pieces_of"]
@@ -32,14 +32,14 @@ POLICIES: dict[str, Any] = {
     "fLinUCB-SVRG": lambda seed: paper.flinucb_svrg(DIM, kappa=KAPPA, seed=seed),
     "fLinUCB-SAG": lambda seed: paper.flinucb_sag(DIM, kappa=KAPPA, seed=seed),
     "SAGA, diagonal widths": lambda seed: LinUCB(
-        tracker=SAGA(DIM, seed=seed), width=DiagonalWidth(), kappa=KAPPA, seed=seed
+        tracker=SAGA(DIM, seed=seed, **RAW), width=DiagonalWidth(), kappa=KAPPA, seed=seed
     ),
     "random": lambda seed: Random(DIM, seed=seed),
     "LinUCB, one model an article": lambda seed: DisjointLinUCB(
-        USER, tracker=RLS(USER), width=ExactWidth(), kappa=KAPPA, seed=seed
+        USER, tracker=RLS(USER, **RAW), width=ExactWidth(), kappa=KAPPA, seed=seed
     ),
     "SAGA, one model an article": lambda seed: DisjointLinUCB(
-        USER, tracker=SAGA(USER, regularisation=ridge(60.0)), kappa=KAPPA, seed=seed
+        USER, tracker=SAGA(USER, regularisation=ridge(60.0), **RAW), kappa=KAPPA, seed=seed
     ),
     "our default, untuned": lambda seed: DisjointLinUCB(USER, seed=seed),
 }

@@ -15,13 +15,13 @@ from driftls.paper.reproduce.work import Job, Options
 from driftls.policies import LinUCB
 from driftls.report import Claim, Item, Line, Lines, Mark, Section, Table, number
 from driftls.simulate import simulate
-from driftls.trackers import SAGA
+from driftls.trackers import RAW, SAGA
 from driftls.widths import DiagonalWidth
 
 TITLE = "Scaling: from which d on does it pay?"
 FAST, EXACT = "SAGA, diagonal widths", "exact, compiled"
 COMPILED: dict[str, Any] = {
-    FAST: lambda dim: LinUCB(tracker=SAGA(dim, seed=0), width=DiagonalWidth(), kappa=1.0, seed=0),
+    FAST: lambda dim: LinUCB(tracker=SAGA(dim, seed=0, **RAW), width=DiagonalWidth(), kappa=1.0, seed=0),
     EXACT: lambda dim: paper.linucb(dim, seed=0),
 }
 METHODS = [*BASELINES, EXACT, FAST]

@@ -11,7 +11,7 @@ from driftls.paper.reproduce.show import of, slope, told
 from driftls.paper.reproduce.work import Job, Options
 from driftls.report import Claim, Line, Lines, Section, Table
 from driftls.schedules import Power, ridge
-from driftls.trackers import GD
+from driftls.trackers import GD, RAW
 
 TITLE = "Section 4: what adaptive regularisation costs"
 DIM = 8
@@ -49,7 +49,7 @@ def terms(case: str, rows: int, seed: int) -> dict[str, Any]:
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     y = X @ np.full(DIM, DIM**-0.5) + rng.uniform(-1.0, 1.0, rows)
     _, step, lam = CASES[case]
-    tracker = GD(DIM, step_size=step, regularisation=lam, averaging=None, steps=1, seed=rng)
+    tracker = GD(DIM, step_size=step, regularisation=lam, averaging=None, steps=1, seed=rng, **RAW)
     thetas = np.zeros((rows + 1, DIM))
     for n in range(rows):
         tracker.update(X[n], y[n])
