@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check bench figures clean
+.PHONY: demo test check fuzz bench figures clean
 
 $(VENV)/.user: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,6 +26,11 @@ check: $(VENV)/.dev  ## style, types, import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+MINUTES ?= 10
+
+fuzz: $(VENV)/.dev  ## random calls, good and bad: crashes, raw errors, states that a refused call changed
+	$(BIN)/python tests/fuzz.py --minutes $(MINUTES)
 
 BENCH ?= --quick
 
