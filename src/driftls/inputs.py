@@ -237,7 +237,7 @@ class Stage:
 
     def take(self, rows: NDArray[Any] | SparseRows) -> int:
         """A block of rows that `as_rows` has looked at; returns how many there are."""
-        count = rows.shape[0]
+        count = int(rows.shape[0])
         self.lines(count)
         if self.sparse:
             self._take_sparse(rows if isinstance(rows, SparseRows) else _nonzeros(rows), count)

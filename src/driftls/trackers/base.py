@@ -367,7 +367,7 @@ class Tracker(Saveable):
         self._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
         if self._draws.tape.size < self._draws_per_row:
             raise CorruptFileError("fewer draws fit its tape than one row needs. Restore the file from a copy.")
-        sparse = checked(header["sparse"], bool | None)  # type: ignore[arg-type]
+        sparse: Any = checked(header["sparse"], bool | None)  # type: ignore[arg-type]
         if sparse is None:
             return
         expect(arrays, "state.coords", (self.quantities, self.dim), np.float64)  # before anything of that size is made
