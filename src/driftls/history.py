@@ -321,6 +321,7 @@ class Mapped(History):
 
     def flush(self) -> None:
         """Have the operating system write everything to disk now: rows first, then their count."""
+        array: Any
         for array in (*self.arrays.values(), self.counts.memory):
             while array is not None and not isinstance(array, np.memmap):
                 array = array.base

@@ -282,7 +282,7 @@ class Stage:
 
     def take(self, rows: NDArray[Any] | Rows) -> int:
         """A block of rows that `as_rows` has looked at; returns how many there are."""
-        count = rows.shape[0]
+        count = int(rows.shape[0])
         self.lines(count)
         if self.sparse:
             self._take_sparse(rows if isinstance(rows, Rows) else _nonzeros(rows), count)

@@ -22,6 +22,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -213,11 +214,11 @@ def address_of(array: NDArray[Any]) -> int:
         span = (first, first + base.nbytes)
         if span not in _OWNERS:
             bisect.insort(_MEMORY, span)
-        _OWNERS[span] = weakref.ref(base, lambda _, span=span: _forget(span))
+        _OWNERS[span] = weakref.ref(base, partial(_forget, span))
     return at
 
 
-def _forget(span: tuple[int, int]) -> None:
+def _forget(span: tuple[int, int], _reference: Any) -> None:
     _OWNERS.pop(span, None)
     if span in _MEMORY:
         _MEMORY.remove(span)
