@@ -1,8 +1,8 @@
 """lambda from the data: the ridge under which the rewards seen so far are most likely (empirical Bayes).
 
 If theta's coordinates were drawn from N(0, sigma^2/lambda), the likeliest lambda would be gamma sigma^2/|theta|^2, with
-gamma = sum_j a_j/(lambda + a_j) the effective degrees of freedom (a_j the eigenvalues of A). The estimate moves half-way
-there, on a logarithmic scale, each time that n has grown by a tenth.
+gamma = sum_j a_j/(lambda + a_j) the effective degrees of freedom (a_j the eigenvalues of A). The estimate moves
+half-way there, on a logarithmic scale, each time that n has grown by a tenth.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class LinUCB(SharedPolicy):
             self._adopt(tracker, width, (2.0 if recurring else 1.0) if self._sigmas is None else self._sigmas)
             self._auto = False
             if self._adaptive and not sparse and not recurring and can_adapt(tracker, width):
-                self.frame["look"] = FIRST_LOOK
+                self.frame["look"], self._looks = FIRST_LOOK, True
 
     def _look(self) -> None:
         """Where lambda is estimated, and it is time to: move it."""
@@ -139,3 +139,4 @@ class LinUCB(SharedPolicy):
             draws.restore(auto["seed"], np.empty(0))
             self._seed = draws.generator
         super()._restore(header, arrays)
+        self._looks = self.frame["look"] > 0.0
