@@ -117,14 +117,18 @@ def is_sparse(X: Any) -> bool:
 
 def is_pair(x: Any) -> bool:
     """Whether this is one sparse row, as (indices, values)."""
-    return type(x) is tuple and len(x) == 2 and all(hasattr(part, "__len__") and not isinstance(part, str) for part in x)
+    return (
+        type(x) is tuple and len(x) == 2 and all(hasattr(part, "__len__") and not isinstance(part, str) for part in x)
+    )
 
 
 def pair_rows(x: Any, dim: int) -> Rows:
     """One row from (indices, values)."""
     indices, values = as_numbers(x[0], "indices must be a vector"), as_numbers(x[1], "values must be a vector")
     if indices.ndim != 1 or values.shape != indices.shape:
-        raise DimensionError(f"(indices, values) must be two vectors of one length, got {indices.shape}, {values.shape}.")
+        raise DimensionError(
+            f"(indices, values) must be two vectors of one length, got {indices.shape}, {values.shape}."
+        )
     if indices.size and indices.dtype.kind not in "iu":
         raise InputError(f"indices must be whole numbers, got {indices.dtype}.")
     return Rows(indices, values, np.array([0, indices.size]), dim)
@@ -142,13 +146,17 @@ def sparse_rows(X: Any, called: str) -> Rows:
         if X.format == "csr":
             shape = (1, *X.shape)[-2:]
             rows = Rows(X.indices, X.data, X.indptr, shape[1])
-            return rows if rows.plain() and X.indptr.size == shape[0] + 1 else _pointed(X.indptr, X.indices, X.data, shape)
+            return (
+                rows if rows.plain() and X.indptr.size == shape[0] + 1 else _pointed(X.indptr, X.indices, X.data, shape)
+            )
         X = _converted(X)
         return Rows(X.indices, X.data, X.indptr, X.shape[1])
     except DriftlsError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError(f"{called} is not a valid sparse matrix: {error}. Build it anew. Nothing was changed.") from None
+        raise InputError(
+            f"{called} is not a valid sparse matrix: {error}. Build it anew. Nothing was changed."
+        ) from None
 
 
 def _pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int]) -> Rows:

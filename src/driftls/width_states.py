@@ -103,6 +103,12 @@ class WidthState:
     def reserve(self, arms: int) -> None:
         """So many arms will be scored at a time."""
 
+    def put_aside(self) -> Any:
+        """What scores of a question change."""
+
+    def put_back(self, aside: Any) -> None:
+        """The question was answered."""
+
     # -- arms that recur -----------------------------------------------------------------------------------------
 
     @property
@@ -181,15 +187,6 @@ class ExactState(WidthState):
             super().set_ridge(total)
         self.frame["ridge"] = total
 
-    def stand_at(self, squares: NDArray[np.float64], n: int) -> None:
-        """Stand after n rows with these sums of squares, which were seen elsewhere: a warm start."""
-        if "squares" in self.arrays:
-            self.arrays["squares"][...] = squares
-            self._restored()
-        if "entered" in self.numbers:
-            self.frame.set(entered=n, n=n)
-            self.arrays["doubts"][...] = 1.0
-
     def reserve(self, arms: int) -> None:
         """Room for the product of so many dense arms with the inverse, by BLAS."""
         if arms > self.frame["room"] and not self.sparse:
@@ -234,6 +231,12 @@ class PhiState(WidthState):
 
     numbers = ("last_step", "entered", "n", "clamped")
     columns = True
+
+    def put_aside(self) -> Any:
+        return self.arrays["drawn"].copy(), self.frame["clamped"]
+
+    def put_back(self, aside: Any) -> None:
+        self.arrays["drawn"][:], self.frame["clamped"] = aside
 
     def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
         super()._check(numbers, arrays)

@@ -179,6 +179,9 @@ def learn_row(p: Any, i: int, n: int) -> float:
     fault = row_fault(rows, line, rows.features if rows.arms != 0 else dim)
     if fault == 0 and not abs(reals(rows.y)[i]) < LARGEST:
         fault = NOT_FINITE
+    if fault == 0 and rows.arms == 0:  # whatever is refused is refused before draws are made
+        t = tracker(integers(p.trackers)[0 if p.disjoint == 0 else n])
+        fault = step_fault(t, rows, i, counts(t.counts).seen + 1)
     if fault == 0 and integers(p.cursor)[0] + p.draws > p.tape_size:
         fault = NO_DRAWS
     if fault != 0:

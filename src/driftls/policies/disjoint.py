@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable
 from typing import Any, ClassVar, Self
 
@@ -11,17 +12,16 @@ from numpy.typing import NDArray
 from driftls.draws import Seed
 from driftls.errors import CorruptFileError, InputError, SettingsError
 from driftls.history import Mapped
-from driftls.inputs import Stage, as_rows, is_pair
+from driftls.inputs import Stage, as_rows
 from driftls.kernels import choose as kernels
 from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIndex, plain_id, plain_ids
-from driftls.policies.evidence import Strength, can_adapt
+from driftls.policies.arms import as_block
+from driftls.policies.files import group, tracker_of, width_of
 from driftls.policies.keys import row_of, waiting_of
-from driftls.policies.model import Model
-from driftls.policies.policy import Policy, allowed_arms, group, position_of, reward_of
-from driftls.policies.shared import tracker_of, width_of
-from driftls.policies.tables import PAYS_AFTER, kind_of
+from driftls.policies.policy import Model, Policy, allowed_arms, position_of, reward_of, rewards_of
+from driftls.policies.tables import PAYS_AFTER, ScoreTable, kind_of
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.base import whole_number
@@ -101,11 +101,22 @@ class DisjointLinUCB(Policy):
         self._index = ArmIndex(self.most_arms)
         self._units: Units | None = None
         self._pool: list[Hashable] = []
+        self._positions: dict[Hashable, int] = {}
         self._repeats = 0
 
     def __len__(self) -> int:
         """How many arms have a model."""
         return len(self._index)
+
+    @property
+    def ids(self) -> list[Hashable]:
+        """Arms that have a model, the one that was not offered for longest first."""
+        return list(self._index.slot_of)
+
+    def model(self, name: Hashable) -> Tracker:
+        """A copy of the tracker of an arm id."""
+        with self.lock:
+            return copy.deepcopy(self._models[self._known(name)].tracker)  # type: ignore[union-attr]
 
     # -- choosing and learning -----------------------------------------------------------------------------------
 
@@ -119,15 +130,9 @@ class DisjointLinUCB(Policy):
                 key = self.keys.new(key)
             names = self._names(ids)
             mask = None if allowed is None else allowed_arms(allowed, len(names))
-            rows = self._take_user(user)
-            self._offer(names, rows)
-            if mask is not None:
-                self.frame["allowed"] = mask
-            try:
-                chosen = self._chosen(len(names))
-            finally:
-                if mask is not None:
-                    self.frame["allowed"] = 0
+            self._take_user(user)
+            self._offer(names)
+            chosen = self._chosen(len(names), allowed=mask)
             self._rounds += 1
             if key is not None:
                 self.keys.waiting[key] = waiting_of(self._one(user), 0, (names[chosen],))
@@ -151,56 +156,53 @@ class DisjointLinUCB(Policy):
             if key is not None:
                 choice = self.keys.choice(key)
                 user, name = row_of(choice, self.dim), choice.name[0]
+                position = self._positions.get(name, -1)
             else:
                 if user is None or arm is None or ids is None:
                     raise InputError("learn needs learn(user, reward, arm=k, ids=ids), or learn(reward=..., key=key).")
-                name = plain_id(ids[position_of(arm, len(ids))])
+                names = self._names(ids)
+                position = position_of(arm, len(names))
+                name = names[position]
+                if names is not self._pool:
+                    position = self._positions.get(name, -1)
             slot = self._known(name)
             self._take_user(user)
             self._stage.y[0] = value
-            position = -1
-            if self._table.filled and self._pool and name in self._positions:
-                position = self._positions[name]
             self._learn_row(0, slot, position)
             if key is not None:
                 self.keys.settle(key)
 
-    def remember(self, key: Hashable, x: Any, name: Hashable = None) -> None:
+    def remember(self, key: Hashable, x: Any, name: Hashable) -> None:
         """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
         with self.lock:
-            key, name = self.keys.new(key), plain_id(name)
-            self.keys.waiting[key] = waiting_of(self._one(x), 0, (name,))
+            key, name, rows = self.keys.new(key), plain_id(name), self._one(x)
+            self._look_at(rows)
+            self.keys.waiting[key] = waiting_of(rows, 0, (name,))
 
     def play(
         self, users: Any, rewards: Any = None, *, ids: Any, shown: Any = None, rounds: int | None = None
     ) -> NDArray[np.int64]:
-        """Many users, one a round, in one compiled loop that decides as `choose` and `learn` would; returns the choices.
+        """Many users, one a round, in one compiled loop that decides as `choose` and `learn` would; returns the arms.
 
-        rewards (rounds, K) of every arm, or (rounds,) of the arm at position `shown` (rounds,) in `ids`, which is learned
-        where it is chosen; None: only choose.
+        rewards (rounds, K) of every arm, or (rounds,) of the arm at position `shown` (rounds,) in `ids`, which is
+        learned where it is chosen; None: only choose.
         """
         with self.lock:
             names = self._names(ids)
             rows: Any = as_rows(users, self.dim, "users")
             count = rows.shape[0]
             if rounds not in (None, count):
-                raise InputError(f"rounds must be the number of users, {count}, got {rounds}.")
+                raise InputError(f"rounds must be the number of users, {count}, got {rounds!r}.")
             if count == 0:
                 return np.zeros(0, dtype=np.int64)
-            sparse = not isinstance(rows, np.ndarray) if self._stage.sparse is None else self._stage.sparse
-            looked = self._stage if self._stage.sparse is not None else Stage(self.dim)
-            if looked.sparse is None:
-                looked.start(sparse)
-            looked.take(rows)
-            if code := int(first_fault(looked.frame.address, looked.inner, count)):
-                raise self._fault(code % 8)
-            self._offer(names, rows)
+            rewards, shown = rewards_of(rewards, shown, count, len(names))
+            self._look_at(rows)
+            self._start(rows)
             self._stage.take(rows)
+            self._offer(names, looked_at=True)
             if not self._table.filled and count * 256 >= PAYS_AFTER * self.dim:
                 self._fill_table(len(names))
-            chosen = self._play(len(names), count, rewards, shown, np.arange(count, dtype=np.int64))
-            self._index.offer(names, self._rounds)
-            return chosen  # type: ignore[no-any-return]
+            return self._play(len(names), count, rewards, shown, np.arange(count, dtype=np.int64))  # type: ignore[no-any-return]
 
     def warm(
         self, name: Hashable, fill: Any, *, sparse: bool, squares: NDArray[np.float64], n: int, errors: float
@@ -213,7 +215,8 @@ class DisjointLinUCB(Policy):
             if self._stage.sparse is None:
                 self._start_rows(sparse)
             model = self._fresh_model()
-            self._put_model(self._index.open(name, self._rounds), model)
+            self._leave_pool()  # one of its arms may give way
+            self._put_model(self._index.open(name), model)
             self._warm(model, fill, squares, n, errors)
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -222,14 +225,14 @@ class DisjointLinUCB(Policy):
         """What each arm's model gives this user: theta.x + kappa width(x). Arms never seen are refused."""
         if self.width.samples:
             raise InputError("scores that are sampled change with every choice. Use a width that is not sampled.")
-        with self.lock:
-            count = self._question(user, ids)
-            table, self.frame["table"] = self.frame["table"], 0
+        with self.lock, self._asking() as who:
+            count = who._question(user, ids)
+            table, who.frame["table"] = who.frame["table"], 0
             try:
-                self._chosen(count, only_scores=True)
-                return self._scores[:count].copy()
+                who._chosen(count, only_scores=True)
+                return who._scores[:count].copy()  # type: ignore[no-any-return]
             finally:
-                self._question_over(table)
+                who._question_over(table)
 
     def widths(self, user: Any, *, ids: Any) -> NDArray[np.float64]:
         """How sure each arm's model is of this user, before kappa."""
@@ -264,8 +267,12 @@ class DisjointLinUCB(Policy):
 
     def _names(self, ids: Any) -> list[Hashable]:
         names = ids.tolist() if isinstance(ids, np.ndarray) else ids
-        if type(names) is list and names and names == self._pool:
-            return self._pool
+        if type(names) is list and len(names) == len(self._pool):
+            try:
+                if names and names == self._pool:
+                    return self._pool
+            except ValueError:  # an array among the ids
+                pass
         names = plain_ids(ids)
         if not names:
             raise InputError("the pool is empty: at least one arm is needed.")
@@ -275,62 +282,62 @@ class DisjointLinUCB(Policy):
 
     def _one(self, user: Any) -> Any:
         """One user, as a block of one row."""
-        if not is_pair(user) and not hasattr(user, "dim"):
-            user = np.reshape(user, (1, -1)) if not hasattr(user, "shape") or len(user.shape) == 1 else user
-        rows: Any = as_rows(user, self.dim, "a user")
+        rows: Any = as_rows(as_block(user, "a user"), self.dim, "a user")
         if rows.shape[0] != 1:
             raise InputError(f"a user must be one row, got {rows.shape[0]}.")
         return rows
 
-    def _take_user(self, user: Any) -> Any:
-        """Copy a user to where kernels read it; before the first arms the user is only looked at."""
+    def _take_user(self, user: Any) -> None:
+        """Copy a user to where kernels read it; the first one decides whether users are dense or sparse."""
         if self._stage.sparse is not None and self._stage.take_row(user):
-            return None
+            return
         rows = self._one(user)
-        if self._stage.sparse is not None:
-            self._stage.take(rows)
-        return rows
+        if self._stage.sparse is None:
+            self._look_at(rows)
+            self._start(rows)
+        self._stage.take(rows)
+
+    def _start(self, rows: Any) -> None:
+        if self._stage.sparse is None:
+            self._stage.start(not isinstance(rows, np.ndarray))
+            self.frame["arms"] = self._stage.frame
 
     def _room(self, arms: int) -> None:
         if arms > self._slots.size:
             super()._room(arms)
-            self._pool, self._repeats = [], 0
-            self._table.drop()
+            self._leave_pool()
 
-    def _offer(self, names: list[Hashable], rows: Any) -> None:
-        """The slots of the models of these arms, the new ones made."""
+    def _leave_pool(self) -> None:
+        """The slots of the last arms are no longer where they were."""
+        self._pool, self._positions, self._repeats = [], {}, 0
+        self._table.drop()
+
+    def _offer(self, names: list[Hashable], *, looked_at: bool = False) -> None:
+        """The slots of the models of these arms, the new ones made, for a user of the stage."""
         if names is self._pool:
             self._repeats += 1
             if self._repeats == TABLE_FROM:
                 self._fill_table(len(names))
             return
+        if not looked_at and (code := int(first_fault(self._stage.frame.address, self.dim, 1))):
+            raise self._fault(code % 8)
         self._room(len(names))
-        index = self._index
-        new = [name for name in names if name not in index.slot_of]
-        if new and rows is not None:
-            self._look_at(rows)
-        index.offer(names, self._rounds)
-        if self._pool:
-            index.offer([name for name in names if name in index.slot_of], self._rounds)
-        for name in new:
-            self._put_model(index.open(name, self._rounds, keep=names), self._fresh_model())
-        self._slots[: len(names)] = [index.slot_of[name] for name in names]
-        self._pool, self._repeats = list(names), 0
-        self._positions = {name: k for k, name in enumerate(names)}
-        self._table.drop()
+        self._leave_pool()
+        self._index.offer(names)
+        for name in names:
+            if name not in self._index.slot_of:
+                model = self._fresh_model()  # first: it may fail
+                self._put_model(self._index.open(name), model)
+        self._slots[: len(names)] = [self._index.slot_of[name] for name in names]
+        self._pool, self._positions = list(names), {name: k for k, name in enumerate(names)}
 
     def _look_at(self, rows: Any) -> None:
-        """Before a model is made the user is checked; the first one decides whether users are dense or sparse."""
-        stage = self._stage
-        if stage.sparse is None:
-            stage = Stage(self.dim)
-            stage.start(not isinstance(rows, np.ndarray))
-            stage.take(rows)
-        if code := int(first_fault(stage.frame.address, stage.inner, 1)):
+        """Refuse users that no kernel should read; nothing is changed."""
+        stage = Stage(self.dim)
+        stage.start(not isinstance(rows, np.ndarray))
+        stage.take(rows)
+        if code := int(first_fault(stage.frame.address, self.dim, rows.shape[0])):
             raise self._fault(code % 8)
-        if self._stage.sparse is None:
-            self._start_rows(bool(stage.sparse))
-            self._stage.take(rows)
 
     def _fresh_model(self) -> Model:
         tracker = self.tracker.fresh(self._seeds.spawn(1)[0], TAPE)
@@ -370,8 +377,6 @@ class DisjointLinUCB(Policy):
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same policy."""
         with self.lock:
-            if self._pool:  # offers of the present pool are noted when it changes
-                self._index.offer(self._pool, self._rounds)
             header, arrays = self._common()
             header["tracker"], _ = self.tracker.snapshot()
             seeds: Any = self._seeds.bit_generator.seed_seq
@@ -403,7 +408,8 @@ class DisjointLinUCB(Policy):
         """The policy that `snapshot` wrote down."""
         tracker = tracker_of(header["tracker"], {"unread": np.empty(0)}, dict(functions))
         weights = {name: value for name, value in header["weights"].items() if value is not None}
-        made = cls(tracker.dim, tracker=tracker, width=width_of(header), most_arms=whole(header, "most_arms"), **weights)
+        weights |= {"width": width_of(header), "most_arms": whole(header, "most_arms")}
+        made = cls(tracker.dim, tracker=tracker, **weights)
         made.reason = str(header["reason"])
         made._seeds = np.random.default_rng(
             np.random.SeedSequence(
@@ -427,7 +433,7 @@ class DisjointLinUCB(Policy):
             if made._units is not None and one.sparse is not None:
                 one.measure(made._units)
             if one.sparse != header["sparse"] or one.dim != made.dim:
-                raise CorruptFileError(f"the model of slot {slot} does not fit the policy. Restore the file from a copy.")
+                raise CorruptFileError(f"model {number} does not fit the policy. Restore the file from a copy.")
             width = made.width.reopen(one, made._draws, 0, entry["numbers"], group(own, "width."))
             made._put_model(slot, Model(one, width))
         made._restore_common(header, arrays)
@@ -438,5 +444,3 @@ class DisjointLinUCB(Policy):
 
     def __repr__(self) -> str:
         return f"DisjointLinUCB({self.tracker!r}, {self.width!r}, epsilon={self.epsilon}), arms={len(self)}"
-
-

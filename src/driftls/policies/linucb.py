@@ -99,15 +99,21 @@ class LinUCB(SharedPolicy):
         self.reason = f"fast: {dim} {kind} features and arms that change: SAGA, with diagonal widths"
         return SAGA(dim, regularisation=lam, seed=seed, **plain), DiagonalWidth()
 
-    def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> None:
-        if not self._auto:
-            return
-        self._crossed = crossed
-        tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
-        self._adopt(tracker, width, 2.0 if self._sigmas is None else self._sigmas)
-        self._auto = False
-        if self._adaptive and can_adapt(tracker, width):
-            self.strength = self._first = Strength(float(self._regularisation(1)))  # type: ignore[operator]
+    def _decide(self, sparse: bool, recurring: bool) -> None:
+        if self._auto:
+            tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
+            self._adopt(tracker, width, (2.0 if recurring else 1.0) if self._sigmas is None else self._sigmas)
+            self._auto = False
+            if self._adaptive and not sparse and not recurring and can_adapt(tracker, width):
+                self.frame["look"], self._looks = FIRST_LOOK, True
+
+    def _look(self) -> None:
+        """Where lambda is estimated, and it is time to: move it."""
+        learned, due = self.frame["learned"], self.frame["look"]
+        model = self._models[0]
+        if 0.0 < due <= learned and model is not None:
+            look(model, self.frame["errors"] / learned)
+            self.frame["look"] = next_look(learned)
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -135,3 +141,4 @@ class LinUCB(SharedPolicy):
             draws.restore(auto["seed"], np.empty(0))
             self._seed = draws.generator
         super()._restore(header, arrays)
+        self._looks = self.frame["look"] > 0.0

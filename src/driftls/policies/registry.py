@@ -49,9 +49,7 @@ def _cd(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPol
 
 def _over_dim(kind: Callable[..., SharedPolicy]) -> Maker:
     """A policy that makes its tracker itself."""
-    return lambda dim, kappa, seed, **settings: kind(
-        dim, kappa=kappa, seed=seed, **_of_tracker(settings), **settings
-    )
+    return lambda dim, kappa, seed, **settings: kind(dim, kappa=kappa, seed=seed, **_of_tracker(settings), **settings)
 
 
 def _greedy(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:
