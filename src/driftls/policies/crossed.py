@@ -31,7 +31,7 @@ class CrossedStage:
 
     def open(self, tracker: Tracker, width: Width) -> None:
         """The tracker and width are known."""
-        if tracker.sparse and tracker.frame["stride"]:
+        if tracker.sparse and tracker.units is None and tracker.frame["stride"]:
             self._kind = kind_of(width, True, True)
         if self._kind:
             self._single.set(sparse=1, dim=tracker.dim, count=1)

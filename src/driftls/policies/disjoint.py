@@ -20,8 +20,10 @@ from driftls.policies.arm_index import ArmIndex, plain_id, plain_ids
 from driftls.policies.arms import as_block
 from driftls.policies.files import group, tracker_of, width_of
 from driftls.policies.keys import row_of, waiting_of
-from driftls.policies.policy import Model, Policy, allowed_arms, position_of, reward_of, rewards_of
-from driftls.policies.tables import PAYS_AFTER, ScoreTable, kind_of
+from driftls.policies.evidence import Strength, can_adapt
+from driftls.policies.model import Model
+from driftls.policies.policy import Policy, allowed_arms, position_of, reward_of, rewards_of
+from driftls.policies.tables import PAYS_AFTER, kind_of
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.base import whole_number
@@ -299,8 +301,7 @@ class DisjointLinUCB(Policy):
 
     def _start(self, rows: Any) -> None:
         if self._stage.sparse is None:
-            self._stage.start(not isinstance(rows, np.ndarray))
-            self.frame["arms"] = self._stage.frame
+            self._start_rows(not isinstance(rows, np.ndarray))
 
     def _room(self, arms: int) -> None:
         if arms > self._slots.size:
@@ -319,7 +320,7 @@ class DisjointLinUCB(Policy):
             if self._repeats == TABLE_FROM:
                 self._fill_table(len(names))
             return
-        if not looked_at and (code := int(first_fault(self._stage.frame.address, self.dim, 1))):
+        if not looked_at and (code := int(first_fault(self._stage.frame.address, self._stage.inner, 1))):
             raise self._fault(code % 8)
         self._room(len(names))
         self._leave_pool()

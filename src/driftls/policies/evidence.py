@@ -1,8 +1,12 @@
 """The ridge from the data: the strength of the prior under which the rewards seen so far are most likely.
 
-If theta's coordinates were drawn from N(0, sigma^2/lambda), the likeliest lambda would be gamma sigma^2/|theta|^2, with
-gamma = sum_j a_j/(lambda + a_j) the effective degrees of freedom (a_j the eigenvalues of A). The estimate moves
-half-way there, on a logarithmic scale, each time that n has grown by a tenth.
+If coefficients were drawn from N(0, sigma^2/lambda) and intercepts from N(mean reward, sigma^2/lambda0), the likeliest
+strengths would be those that solve (MacKay's evidence rule, pooled over models)
+
+    lambda = (gamma + 1)/(sum theta_j^2/sigma^2 + 1/first),    gamma = sum_j (1 - lambda M_jj)
+
+with M = (A + prior)^-1, gamma the effective degrees of freedom, and the "+ 1" an anchor: one imaginary observation of
+the first guess, without which lambda0 runs away on clicks and exploration stops. lambda0 likewise, for the intercepts.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from driftls.errors import SettingsError
 from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.shared import SharedPolicy
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
-from driftls.trackers import CD, RLS, SAGA, Tracker
+from driftls.trackers import CD, RAW, RLS, SAGA, Tracker
 from driftls.trackers.base import whole_number
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth, Width
 
@@ -68,7 +68,7 @@ class LinUCB(SharedPolicy):
             raise SettingsError("regularisation is a setting of the tracker: give it to the tracker.")
         if tracker is None and width is not None:
             raise SettingsError("width needs a tracker: LinUCB chooses both itself, or neither.")
-        self._auto, self._crossed = tracker is None, False
+        self._auto, self._raw = tracker is None, False
         self._adaptive = tracker is None and regularisation is None and kappa is None
         self._regularisation = ridge(1.0) if regularisation is None else as_schedule(regularisation, "regularisation")
         own, self._seed = np.random.default_rng(seed).spawn(2)
@@ -84,8 +84,7 @@ class LinUCB(SharedPolicy):
 
     def _parts(self, dim: int, *, sparse: bool, recurring: bool) -> tuple[Tracker, Width]:
         lam, seed = self._regularisation, self._seed
-        # crosses are scored without a row for each, which units of their own for every cross would need
-        plain = {"scale": False, "intercept": False} if self._crossed else {}
+        plain = RAW if self._raw else {}
         if dim <= EXACT_UP_TO and not sparse:
             self.reason = f"exact: with {dim} dense features the exact method is affordable, and nothing is lost"
             return RLS(dim, regularisation=lam), ExactWidth()
@@ -99,21 +98,16 @@ class LinUCB(SharedPolicy):
         self.reason = f"fast: {dim} {kind} features and arms that change: SAGA, with diagonal widths"
         return SAGA(dim, regularisation=lam, seed=seed, **plain), DiagonalWidth()
 
-    def _decide(self, sparse: bool, recurring: bool) -> None:
-        if self._auto:
-            tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
-            self._adopt(tracker, width, (2.0 if recurring else 1.0) if self._sigmas is None else self._sigmas)
-            self._auto = False
-            if self._adaptive and not sparse and not recurring and can_adapt(tracker, width):
-                self.frame["look"], self._looks = FIRST_LOOK, True
-
-    def _look(self) -> None:
-        """Where lambda is estimated, and it is time to: move it."""
-        learned, due = self.frame["learned"], self.frame["look"]
-        model = self._models[0]
-        if 0.0 < due <= learned and model is not None:
-            look(model, self.frame["errors"] / learned)
-            self.frame["look"] = next_look(learned)
+    def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> None:
+        if not self._auto:
+            return
+        # crosses are scored without a row for each, which units of their own for every cross would need
+        self._raw = crossed
+        tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
+        self._adopt(tracker, width, 2.0 if self._sigmas is None else self._sigmas)
+        self._auto = False
+        if self._adaptive and can_adapt(tracker, width):
+            self.strength = self._first = Strength(float(self._regularisation(1)))  # type: ignore[operator]
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -132,7 +126,7 @@ class LinUCB(SharedPolicy):
         return header, arrays
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self.reason, auto, self._adaptive, self._crossed = str(header["reason"]), header["auto"], False, False
+        self.reason, auto, self._adaptive, self._raw = str(header["reason"]), header["auto"], False, False
         self._auto = auto is not None
         if auto is not None:
             self._adaptive, self._sigmas = bool(auto["adaptive"]), auto["sigmas"]

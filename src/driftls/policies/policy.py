@@ -7,7 +7,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from driftls.kernels.records import POLICY
 from driftls.kernels.rows import LARGEST
 from driftls.persistence import Saveable, checked, expect, whole
 from driftls.policies.files import group, revive
+from driftls.policies.evidence import Strength, far, likeliest
 from driftls.policies.keys import Keys
 from driftls.policies.model import Model
 from driftls.policies.tables import ScoreTable
@@ -157,8 +158,13 @@ class Policy(Saveable):
         if allowed is not None:
             self.frame["allowed"] = allowed
         try:
-            while (chosen := kernels.choose(self.frame.address, int(only_scores), count)) == -kernels.NO_DRAWS:
-                self._have_draws()
+            while (chosen := kernels.choose(self.frame.address, int(only_scores), count)) < 0.0:
+                if chosen == -kernels.NO_DRAWS:
+                    self._have_draws()
+                elif chosen == -kernels.LOOK:  # what was noted of these arms asks for other units of their features
+                    self._look_at_units()
+                else:
+                    break
         finally:
             if allowed is not None:
                 self.frame["allowed"] = 0

@@ -21,10 +21,12 @@ from driftls.policies.arms import arm_rows, as_block, ids_of, look_at, one_arm, 
 from driftls.policies.crossed import TABLE_FROM, CrossedStage
 from driftls.policies.files import group, tracker_of, width_of
 from driftls.policies.keys import row_of, waiting_of
-from driftls.policies.policy import Model, Policy, allowed_arms, position_of, reward_of, rewards_of
+from driftls.policies.model import Model
+from driftls.policies.policy import Policy, allowed_arms, position_of, reward_of, rewards_of
 from driftls.policies.slots import ArmSlots
 from driftls.trackers import Tracker
 from driftls.trackers.base import whole_number
+from driftls.units import Units
 from driftls.widths import Width
 
 FIRST_SLOTS = 16
@@ -200,7 +202,7 @@ class SharedPolicy(Policy):
                 return np.zeros(0, dtype=np.int64)
             rewards, shown = rewards_of(rewards, shown, rounds, count)
             self._take(rows, total, recurring=names is not None)
-            self._look_at_stage(*((rows.row.dim, rows.row.shape[0]) if self._crossed.on else (self.dim, total)))
+            self._look_at_stage(*((rows.row.dim, rows.row.shape[0]) if self._crossed.on else (self._stage.inner, total)))
             self._offer(names, count)
             if self._crossed.on and rounds >= TABLE_FROM:
                 self._crossed.fill(rows, self._stage)
@@ -258,7 +260,7 @@ class SharedPolicy(Policy):
         self._take(plain_rows(rows, self.dim) if whole else rows, count, recurring=names is not None)
         if self.width.keeps_arms:
             if names is not None:
-                self._look_at_stage(self.dim, count)
+                self._look_at_stage(self._stage.inner, count)
             self._slots[:count] = -1 if names is None else self._arm_slots.find(names)
         return count
 
@@ -288,7 +290,7 @@ class SharedPolicy(Policy):
         """The first arms are here and are looked at: start the tracker, dense or sparse, and its width."""
         look_at(rows)
         sparse = not isinstance(rows, np.ndarray)
-        self._decide(sparse, recurring)
+        self._decide(sparse, recurring, isinstance(rows, CrossedArms))
         self._open_model(sparse)
 
     def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> None:
@@ -318,17 +320,22 @@ class SharedPolicy(Policy):
 
     def _open_rows(self, model: Model) -> None:
         """Take rows for this model from now on."""
+        tracker = model.tracker
         self._put_model(0, model)
-        self._stage.start(bool(model.tracker.sparse))
+        self._stage = Stage(self.dim, constant=tracker.intercept)
+        self._stage.start(bool(tracker.sparse))
+        if tracker.units is not None:
+            self._stage.measure(tracker.units.frame)
+        self._stage.frame["slots"] = self._stage.scratch["slots"] = self._slots
         self.frame["arms"] = self._stage.frame
-        self._crossed.open(model.tracker, self.width)
+        self._crossed.open(tracker, self.width)
 
     def _close(self) -> None:
         """The first row was refused: the next one may be of the other kind."""
         self._models.clear()
         self.tracker.unstart()
         self._stage, self._crossed = Stage(self.dim), CrossedStage(self.frame)
-        self._stage.frame["slots"] = self._slots
+        self._stage.frame["slots"] = self._stage.scratch["slots"] = self._slots
 
     def _look_at_stage(self, features: int, count: int) -> None:
         """Refuse rows of the stage that no kernel should read."""
@@ -343,7 +350,7 @@ class SharedPolicy(Policy):
         if names is None:
             self._arm_slots.none(count)
             return
-        self._look_at_stage(self.dim, count)
+        self._look_at_stage(self._stage.inner, count)
         self._arm_slots.offer(names, self._models[0].width, self._rounds)  # type: ignore[union-attr]
 
     # -- files ---------------------------------------------------------------------------------------------------
