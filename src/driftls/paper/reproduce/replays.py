@@ -24,8 +24,6 @@ USER = 136
 DIM = 512  # small enough for the exact method and for SVRG as printed, both of which keep d x d numbers
 KAPPA = 0.19  # the standard deviation of a click at the days' mean rate of 3.7%
 LINUCB = "LinUCB"
-PAIRS = Hashed(DIM, user_dim=USER)  # a shared theta needs pairs of user and article: R6B has no features of articles
-USERS = UserFeatures(USER)  # for one model an article
 PIECE = 500  # lines whose arms are built at a time
 POLICIES: dict[str, Any] = {
     LINUCB: lambda seed: paper.linucb(DIM, kappa=KAPPA, seed=seed),
@@ -69,7 +67,8 @@ class Arms:
     def __init__(self, piece: Block) -> None:
         pool = slice(*piece.pool_start[piece.pool[0] : piece.pool[0] + 2])
         self.ids: list[int] = piece.pool_ids[pool].tolist()
-        self.pairs, self.users = PAIRS.rows(piece), USERS.users(piece)
+        # a shared theta needs pairs of user and article, as R6B has no features of articles; one model an article users
+        self.pairs, self.users = Hashed(DIM, user_dim=USER).rows(piece), UserFeatures(USER).users(piece)
 
     def play(self, policy: Any, rewards: NDArray[np.float64], shown: Any = None) -> NDArray[np.int64]:
         """The policy's choices; rewards are those of every arm, or of the one that was shown."""
