@@ -46,7 +46,7 @@ def inline(figure: Figure, *, small: bool = False) -> str:
     """An SVG element for a page whose style sheet has `STYLE` and the colours."""
     height, body = _dots(figure) if isinstance(figure, Dots) else _lines(figure, HEIGHT * (SMALL if small else 1.0))
     label = escape(f"{figure.title}. {figure.caption}")
-    return f'<svg viewBox="0 0 {WIDTH:g} {height:.4g}" role="img" aria-label="{label}">{"".join(body)}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH:g} {height:.4g}" role="group" aria-label="{label}">{"".join(body)}</svg>'
 
 
 def save(figure: Figure, folder: Path) -> Path:

@@ -40,7 +40,7 @@ POLICIES: dict[str, Any] = {
     "SAGA, one model an article": lambda seed: DisjointLinUCB(
         USER, tracker=SAGA(USER, regularisation=ridge(60.0)), kappa=KAPPA, seed=seed
     ),
-    "our default, untuned": lambda seed: DisjointLinUCB(USER, seed=seed),
+    "our default": lambda seed: DisjointLinUCB(USER, seed=seed),
 }
 
 

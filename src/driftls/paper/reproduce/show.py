@@ -30,7 +30,9 @@ class Ratio(NamedTuple):
 
     def __str__(self) -> str:
         half = 0.5 * (self.high - self.low)
-        places = min(max(0, -math.floor(math.log10(half))), 4) if half > 0.0 else 2
+        places = -math.floor(math.log10(half)) if half > 0.0 else 2
+        small = 1 - math.floor(math.log10(abs(self.value))) if 0.0 < abs(self.value) < 1.0 else 0
+        places = min(max(0, places, small), 4)
         value, low, high = (f"{each:,.{places}f}" for each in self)
         return f"{value} ({low} to {high})"
 
