@@ -24,7 +24,7 @@ USER = 136
 DIM = 512  # small enough for the exact method and for SVRG as printed, both of which keep d x d numbers
 KAPPA = 0.19  # the standard deviation of a click at the days' mean rate of 3.7%
 LINUCB = "LinUCB"
-PIECE = 500  # lines whose arms are built at a time
+PIECE = 2_000  # lines whose arms are built at a time
 POLICIES: dict[str, Any] = {
     LINUCB: lambda seed: paper.linucb(DIM, kappa=KAPPA, seed=seed),
     "fLinUCB-GD": lambda seed: paper.flinucb_gd(DIM, kappa=KAPPA, seed=seed),
@@ -46,7 +46,7 @@ POLICIES: dict[str, Any] = {
 
 def day_of(lines: int, seed: int, day: int, log: str) -> Iterator[Block]:
     """The blocks of the log, or of the synthetic day of this number and seed, whose truth is known."""
-    return read(log).blocks() if log else synthetic_day(lines=lines, seed=10 * seed + day).blocks(truth=True)
+    return read(log).blocks() if log else synthetic_day(lines=lines, seed=10 * seed + day).blocks(4096, truth=True)
 
 
 def pieces_of(blocks: Iterator[Block], lines: int) -> Iterator[Block]:
@@ -56,9 +56,10 @@ def pieces_of(blocks: Iterator[Block], lines: int) -> Iterator[Block]:
         cuts = sorted({0, *borders.tolist(), *range(0, len(block), PIECE), len(block)})
         for first, last in pairwise(cuts):
             last = min(last, first + lines)
-            if last > first:
-                yield block.part(first, last)
             lines -= last - first
+            yield block.part(first, last)
+            if lines == 0:
+                return
 
 
 class Arms:

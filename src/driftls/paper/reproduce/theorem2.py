@@ -93,7 +93,7 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
             "holds" if grows and costs else "in part" if grows or costs else "fails",
         ),
         Claim(
-            "fPEGE-GD runs with the step c/n of its algorithm's box.",
+            "fPEGE-GD works with the step c/n that its algorithm's box prints.",
             f"At d = {dims[-1]} its regret is then {plus_minus(*box)} times PEGE's.",
             "holds" if box[0] <= 2.0 else "fails",
         ),
