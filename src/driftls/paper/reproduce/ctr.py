@@ -29,7 +29,7 @@ TEXT = [
 def jobs(options: Options) -> list[Job]:
     """All policies on each day; a log is a day, and its seeds are those of the policies."""
     lines = options.pick(4_000, 8_000, 50_000) if not options.logs else 10**9
-    seeds = options.seeds(20, 250, 250) if not options.logs else options.seeds(2, 5, 20)
+    seeds = options.seeds(20, 320, 320) if not options.logs else options.seeds(2, 5, 20)
     return [
         Job(score, {"lines": lines, "seed": seed, "day": day, "log": log})
         for seed in seeds
