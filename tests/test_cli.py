@@ -143,7 +143,7 @@ def test_importing_stays_light(module, heavy):
 
 
 @pytest.mark.parametrize(
-    ("module", "package", "extra"), [("typer", "typer and rich", "cli"), ("matplotlib", "matplotlib", "report")]
+    ("module", "package", "extra"), [("typer", "typer and rich", "cli"), ("joblib", "joblib", "study")]
 )
 def test_a_missing_extra_is_named(module, package, extra, tmp_path):
     script = f"import sys; sys.modules[{module!r}] = None; from driftls.__main__ import main; main()"

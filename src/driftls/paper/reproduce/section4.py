@@ -80,7 +80,7 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
             "holds" if start["discussed"] < start["constant"] else "fails",
         ),
         Claim(
-            "Then only a constant bounds the error that the drift makes.",
+            "With that λₙ the solution drifts, and only a constant bounds the error that this makes.",
             f"The drift's part is {told(ends['discussed']['drift'])}, and falls with a slope of {told(falls)}.",
             "holds" if fall > -0.1 else "in part" if fall > -0.5 else "fails",
         ),
