@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from driftls.errors import InputError, SettingsError
 from driftls.estimates import Advice, Estimate, Weighted, advise, reward_bounds
-from driftls.features import Features, UserFeatures
+from driftls.features import FeatureMap, UserOnly
 from driftls.logs import SyntheticDay, read
 from driftls.logs.events import Block, Floats, Ints
 from driftls.logs.log import Log
 from driftls.logs.shown import Logging, Showing
-from driftls.policies.bandit import Bandit
+from driftls.policies import Policy
 from driftls.replay.arms import arms_of, choices, features_for
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
@@ -75,7 +75,7 @@ def estimate(
     policy: Any,
     log: Any,
     *,
-    features: Features | None = None,
+    features: FeatureMap | None = None,
     folds: int = 3,
     bounds: tuple[float, float] | None = None,
     limit: int | None = None,
@@ -93,7 +93,7 @@ def estimate(
         A policy, which is copied and asked for its `probabilities`, never told a reward; or what its `freeze` gives.
     log
         What `driftls.logs.read` gives or takes, or a synthetic day.
-    features : Features, optional
+    features : FeatureMap, optional
         As for `replay`.
     folds : int
         Parts of the log; each is predicted by a model of the others.
@@ -107,8 +107,8 @@ def estimate(
     Examples
     --------
     >>> from driftls.logs import synthetic_day
-    >>> from driftls.policies.named import make, one_model_an_article
-    >>> policy = one_model_an_article(make("epsilon-greedy", 136, seed=0), 0)
+    >>> from driftls.policies.registry import as_disjoint, make
+    >>> policy = as_disjoint(make("epsilon-greedy", 136, seed=0), 0)
     >>> found = estimate(policy, synthetic_day(lines=2000, seed=1))
     >>> found.advice.name, found.leading.low < 0.04 < found.leading.high
     ('dr', True)
@@ -151,9 +151,9 @@ class Fixed:
     def deterministic(self) -> bool:
         """Whether the same arms are always answered by the same choice."""
         policy = self._policy
-        return isinstance(policy, Bandit) and policy.epsilon == 0.0 and policy.width.draws(policy.dim) == 0
+        return isinstance(policy, Policy) and policy.epsilon == 0.0 and not policy.width.samples
 
-    def choices(self, features: Features, block: Block) -> Ints:
+    def choices(self, features: FeatureMap, block: Block) -> Ints:
         """The choice on every line of a block, in compiled loops."""
         return choices(self._policy, features, block)
 
@@ -187,7 +187,7 @@ def _blocks(log: Any, limit: int | None) -> Iterator[Block]:
         left = None if left is None else left - len(block)
 
 
-def _probabilities(fixed: Any, features: Features, block: Block) -> Floats:
+def _probabilities(fixed: Any, features: FeatureMap, block: Block) -> Floats:
     """Of every candidate, line after line."""
     if getattr(fixed, "deterministic", False):
         sure = np.zeros(block.truth_start[-1])
@@ -203,7 +203,7 @@ def _probabilities(fixed: Any, features: Features, block: Block) -> Floats:
 class _Model:
     """Least squares of reward minus its mean, cross-fitted: one tracker a fold, or a fold and arm for users alone."""
 
-    def __init__(self, features: Features, folds: int) -> None:
+    def __init__(self, features: FeatureMap, folds: int) -> None:
         self.features, self.folds = features, folds
         self.mean: float | None = None
         exact = features.dim <= EXACT_UP_TO
@@ -223,7 +223,7 @@ class _Model:
         for begin in range(0, len(block), LINES_AT_ONCE):
             part = block.part(begin, min(begin + LINES_AT_ONCE, len(block)))
             fold = self._fold(line + begin, len(part))
-            if isinstance(self.features, UserFeatures):
+            if isinstance(self.features, UserOnly):
                 rows, group = self.features.users(part), part.pool_ids[part.pool_start[part.pool] + part.shown]
             else:
                 rows, group = _shown_rows(self.features, part), np.zeros(len(part), np.int64)
@@ -243,7 +243,7 @@ class _Model:
         for begin in range(0, len(block), most):
             part = block.part(begin, min(begin + most, len(block)))
             fold = np.repeat(self._fold(line + begin, len(part)), np.diff(part.truth_start))
-            found.append(self._users(part, fold) if isinstance(self.features, UserFeatures) else self._rows(part, fold))
+            found.append(self._users(part, fold) if isinstance(self.features, UserOnly) else self._rows(part, fold))
         return np.concatenate(found) + (self.mean or 0.0)
 
     def _users(self, part: Block, fold: Ints) -> Floats:
@@ -270,7 +270,7 @@ class _Model:
         return found
 
 
-def _shown_rows(features: Features, part: Block) -> Any:
+def _shown_rows(features: FeatureMap, part: Block) -> Any:
     """The row of what each line shows, without building those of all candidates."""
     ids = part.pool_ids[part.pool_start[part.pool] + part.shown]
     distinct, pool = np.unique(ids, return_inverse=True)
