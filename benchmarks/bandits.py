@@ -118,21 +118,9 @@ def _clicks(policy: DisjointLinUCB, lines: int, seed: int) -> float:
             ids = block[first].arms.tolist()
             truth = block.truth[at[first] : at[last]].reshape(last - first, len(ids))
             rewards = (uniforms[first:last, None] < truth).astype(float)
-            chosen = _play(policy, users[first:last], rewards, ids)
+            chosen = policy.play(users[first:last], rewards, ids=ids)
             total += float(truth[np.arange(last - first), chosen].sum())
     return total
-
-
-def _play(policy: DisjointLinUCB, users: Any, rewards: Any, ids: list[int]) -> Any:
-    """`policy.play(users, rewards, ids=ids)`, once there is such a method."""
-    from driftls.policies.bandit import new_rounds
-    from driftls.trackers.inputs import as_block
-
-    count = len(rewards)
-    rows = as_block(users, np.zeros(count), True, np.dtype(float))
-    job = new_rounds(np.arange(count), np.full(count, -1), rewards)
-    policy._play(rows, policy._pool(ids, policy._user(users[[0]])), job, 0, count)
-    return job.chosen
 
 
 def _each(seed: int, **settings: Any) -> DisjointLinUCB:

@@ -173,12 +173,12 @@ def _inflate() -> str:
 
 def coverage(options: Options) -> Table:
     """Synthetic logs: is the mean truth of what a policy chose on all lines in the interval of its estimate?"""
-    from driftls.policies.named import make, one_model_an_article
+    from driftls.policies.registry import as_disjoint, make
 
     lines, logs = 20_000 if options.quick else 60_000, options.count(400, 10)
     policies = {
         "DisjointLinUCB, default": lambda seed: DisjointLinUCB(DIM, seed=seed),
-        "random": lambda seed: one_model_an_article(make("random", DIM, seed=seed), seed),
+        "random": lambda seed: as_disjoint(make("random", DIM, seed=seed), seed),
     }
     hits: dict[str, list[bool]] = {name: [] for name in policies}
     errors: dict[str, list[float]] = {name: [] for name in policies}

@@ -21,7 +21,7 @@ from driftls import fit as fits
 from driftls.features import UserFeatures
 from driftls.history import Reservoir
 from driftls.logs import read, synthetic_day, write_parquet
-from driftls.policies import named
+from driftls.policies.registry import make
 from driftls.study.plan import Bandit
 from driftls.study.tasks import Task, complete
 
@@ -69,7 +69,7 @@ def fit(options: Options) -> Table:
         for name in ("flinucb-cd", "flinucb-saga"):
             tell(name)
             history = {"history": Reservoir(20_000)} if name == "flinucb-saga" else {}
-            policy = {**paper.POLICIES, **named.POLICIES}[name](136, None, 0, **history)
+            policy = make(name, 136, seed=0, **history)
             begin = time.process_time()
             done = fits.fit(policy, paths, partial(fits.shown_rows, features=UserFeatures(136)), workers=1)
             speed = done.rows / (time.process_time() - begin)

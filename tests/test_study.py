@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 from driftls import parallel
 from driftls.errors import CorruptFileError, DriftlsError, SettingsError
 from driftls.logs import synthetic_day, write_parquet
-from driftls.parallel import file_digest, parallel_map
+from driftls.parallel import file_digest
 from driftls.policies import DisjointLinUCB, named
 from driftls.run import Run, interval
 from driftls.study import Plan, run_study
@@ -336,19 +335,6 @@ def test_a_killed_study_loses_only_what_was_under_way(whole, tmp_path):
     assert len(read(tmp_path / "out" / "results.parquet")) == 18
 
 
-def test_a_killed_worker_is_replaced_and_its_job_done_again(tmp_path):
-    jobs = [(tmp_path / str(number), number) for number in range(5)]
-    assert sorted(parallel_map(_die_once, jobs, workers=2)) == [(number, number) for number in range(5)]
-
-
-def _die_once(job):
-    path, number = job
-    if number in (1, 3) and not path.exists():
-        path.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
 def test_a_worker_killed_in_mid_study_changes_no_result(whole, tmp_path):
     plan = Plan.parse(TEXT)
     script = f"""
@@ -386,23 +372,3 @@ def test_the_folder_of_another_study_is_refused_unless_it_is_to_be_extended(whol
     assert len(runs) == 6
     assert all(path.stat().st_mtime_ns == before[path] for path in runs)
     assert run_study(Plan.parse(text.replace("count = 3", "count = 4").replace("100", "90")), tmp_path, workers=1)
-
-
-def test_a_job_that_kills_three_workers_is_given_up_in_a_sentence():
-    with pytest.raises(DriftlsError, match=r"job . was given up: 3 workers were killed"):
-        list(parallel_map(_die, [1, 2], workers=2))
-
-
-def _die(_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_call_has_one_thread_in_every_engine():
-    for workers in (1, 2):
-        assert [count for _, count in parallel_map(_threads, [0, 1], workers=workers)] == [1, 1]
-
-
-def _threads(_):
-    from threadpoolctl import threadpool_info
-
-    return max(pool["num_threads"] for pool in threadpool_info())

@@ -1,24 +1,65 @@
-"""Online least squares that costs O(d) a row, or O(nnz) when rows are sparse.
+"""Online least squares and linear bandits that cost O(d) a round, or O(nnz) when features are sparse.
 
-Start with `driftls.trackers.SAGA`; `driftls.paper` holds the paper's schemes under the paper's names.
+Start with `LinUCB` (one theta for all arms) or `DisjointLinUCB` (one model an arm), or with the tracker `SAGA` for a
+regression on a stream; `driftls.paper` holds the paper's schemes under the paper's names.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from driftls.schedules import Normalised, Power, ridge
+__version__ = "0.2.0"
 
-__all__ = ["Normalised", "Power", "__version__", "ridge"]
-__version__ = "0.1.0"
+# where each name of the top level is; imported when it is used, so that nobody waits for what he does not need
+_WHERE = {
+    "driftls.trackers": ("CD", "GD", "OLS", "RLS", "SAG", "SAGA", "SVRG", "Diagonal"),
+    "driftls.policies": ("DisjointLinUCB", "EnsembleTS", "Greedy", "LinTS", "LinUCB", "Random", "SharedPolicy"),
+    "driftls.schedules": ("Normalised", "Power", "ridge"),
+    "driftls.features": ("CrossedArms", "Features"),
+    "driftls.replay": ("replay",),
+    "driftls.simulate": ("simulate",),
+    "driftls.evaluate": ("evaluate",),
+}
+_MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
+__all__ = ["__version__", *sorted(_MODULE_OF)]  # noqa: PLE0604
+
+if TYPE_CHECKING:
+    from driftls.evaluate import evaluate as evaluate
+    from driftls.features import CrossedArms as CrossedArms
+    from driftls.features import Features as Features
+    from driftls.policies import DisjointLinUCB as DisjointLinUCB
+    from driftls.policies import EnsembleTS as EnsembleTS
+    from driftls.policies import Greedy as Greedy
+    from driftls.policies import LinTS as LinTS
+    from driftls.policies import LinUCB as LinUCB
+    from driftls.policies import Random as Random
+    from driftls.policies import SharedPolicy as SharedPolicy
+    from driftls.replay import replay as replay
+    from driftls.schedules import Normalised as Normalised
+    from driftls.schedules import Power as Power
+    from driftls.schedules import ridge as ridge
+    from driftls.simulate import simulate as simulate
+    from driftls.trackers import CD as CD
+    from driftls.trackers import GD as GD
+    from driftls.trackers import OLS as OLS
+    from driftls.trackers import RLS as RLS
+    from driftls.trackers import SAG as SAG
+    from driftls.trackers import SAGA as SAGA
+    from driftls.trackers import SVRG as SVRG
+    from driftls.trackers import Diagonal as Diagonal
 
 
 def __getattr__(name: str) -> Any:
-    """The names of `__all__`, and modules, imported when they are used: who only wants the version does not wait."""
-    from importlib import import_module
+    """A name of the top level, or a module, imported when it is first used."""
     from importlib.util import find_spec
 
-    if name in __all__:
-        return getattr(import_module("driftls.schedules"), name)
+    if name in _MODULE_OF:
+        value = getattr(import_module(_MODULE_OF[name]), name)
+        globals()[name] = value  # a module of the same name must not hide the function
+        return value
     if not name.startswith("_") and find_spec(f"driftls.{name}") is not None:
         return import_module(f"driftls.{name}")
     raise AttributeError(f"module 'driftls' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULE_OF])

@@ -7,7 +7,6 @@ Shards are put together in their order, so two workers and eight give the same b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,8 +19,7 @@ from driftls import logs, parallel
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import Crosses, Features, from_header
 from driftls.history import Reservoir
-from driftls.policies import DisjointLinUCB, Policy
-from driftls.policies.bandit import Bandit
+from driftls.policies import DisjointLinUCB, Policy, SharedPolicy
 from driftls.trackers import CD, RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, PhiWidth
 
@@ -35,7 +33,7 @@ MOST_FEATURES = 5_000  # beyond, the matrix A of a shard takes more than 200 MB
 class Fit(NamedTuple):
     """A policy that is ready, and the number of rows that it has learned."""
 
-    policy: Bandit
+    policy: Policy
     rows: int
 
 
@@ -250,73 +248,37 @@ def _smallest(old: Sample | None, new: Sample, room: int | None) -> Sample:
 
 
 # -- policies that start from sums -------------------------------------------------------------------------------------
-# Only the four functions below reach into trackers, widths and policies. What they want to call is public there:
-# Tracker.from_sums(A, b, ridge, n, sample=...), Width.from_sums(squares, n), policy.warm(sums) or warm({id: sums}).
 
 
-def _tracker_at(tracker: Tracker, sums: Sums) -> tuple[Tracker, float]:
-    """The unused tracker as it would stand after all rows, and the sum of their squared errors."""
+def _solution(tracker: Tracker, sums: Sums) -> tuple[Any, float]:
+    """What puts the unused tracker where it would stand after all rows, and the sum of their squared errors."""
     ridge = sums.n * tracker.regularisation(sums.n)  # type: ignore[operator]
-    exact = tracker
-    if isinstance(tracker, SAGA):
-        exact = RLS(tracker.dim, regularisation=tracker.regularisation, method="cholesky")
-    exact._start(sums.sparse)
-    exact._set_sums(sums.A, sums.b, ridge, sums.n)  # type: ignore[attr-defined]
+    exact = RLS(tracker.dim, regularisation=tracker.regularisation, method="cholesky")
+    exact.set_sums(sums.A, sums.b, ridge, sums.n)
     theta = exact.theta
     errors = max(0.0, sums.yy - float(theta @ (2.0 * sums.b - sums.A @ theta)))
-    if isinstance(tracker, SAGA):
-        from driftls.kernels.track import HEALTH, MAX_NORM2, MAX_Y2
 
-        assert sums.sample is not None
-        health = np.zeros(HEALTH)
-        health[[MAX_NORM2, MAX_Y2]] = sums.max_norm2, sums.max_y2
-        tracker = tracker._at(theta, sums.sample.X, sums.sample.y, sums.n, health)
-    return tracker, errors
+    def fill(tracker: Any) -> None:
+        if isinstance(tracker, SAGA):
+            assert sums.sample is not None
+            sample = sums.sample
+            tracker.stand_at(theta, sample.X, sample.y, sums.n, sums.max_norm2, sums.max_y2)
+        else:
+            tracker.set_sums(sums.A, sums.b, ridge, sums.n)
 
-
-def _width_at(width: Any, sums: Sums) -> None:
-    """Give the state of a width that sums for itself what it would have seen."""
-    from driftls.kernels.phi import ENTERED, LOOSE, N, PhiState
-    from driftls.kernels.widths import DiagonalWidthState
-    from driftls.widths import keep_spread
-
-    if isinstance(width, DiagonalWidthState):
-        width.coords[0] = np.diag(sums.A)
-        keep_spread(width)
-    elif isinstance(width, PhiState):
-        width.squares[0] = np.diag(sums.A)
-        width.scalars[[ENTERED, N, LOOSE]] = sums.n, sums.n, 1.0
+    return fill, errors
 
 
-def _warm_shared(policy: Policy, sums: Sums) -> Policy:
+def _warm_shared(policy: SharedPolicy, sums: Sums) -> SharedPolicy:
     """One model for all arms."""
-    from driftls.kernels.judge import ERRORS, LEARNED
-
-    if not policy.width.own_sums(policy.tracker):
-        _, errors = _tracker_at(policy.tracker, sums)
-    else:  # the width starts first, unused; then the file of the policy is given the tracker that has learned
-        unused, arm = copy(policy.tracker), np.zeros((1, policy.dim))
-        policy._first_look(sp.csr_array(arm) if sums.sparse else arm, None)
-        _width_at(policy._width, sums)
-        header, arrays = policy.snapshot()
-        tracker, errors = _tracker_at(unused, sums)
-        header["tracker"], parts = tracker.snapshot()
-        arrays = {name: array for name, array in arrays.items() if not name.startswith("tracker.")}
-        policy = type(policy).from_snapshot(header, arrays | {f"tracker.{name}": a for name, a in parts.items()})
-    policy._scalars[[ERRORS, LEARNED]] = errors, sums.n
+    fill, errors = _solution(policy.tracker, sums)
+    policy.warm(fill, sparse=sums.sparse, squares=np.diag(sums.A), n=sums.n, errors=errors)
     return policy
 
 
 def _warm_disjoint(policy: DisjointLinUCB, total: dict[Any, Sums]) -> DisjointLinUCB:
     """A model for each arm id."""
-    from driftls.kernels.judge import ERRORS, LEARNED
-    from driftls.policies.models import TAPE
-
     for name, sums in total.items():
-        policy._sparse = sums.sparse
-        tracker, errors = _tracker_at(policy.tracker.fresh(policy._seeds.spawn(1)[0], TAPE), sums)
-        width = policy.width.allocate(tracker, 0, policy._draws)
-        _width_at(width, sums)
-        policy._add(name, tracker, width)
-        policy._scalars[[ERRORS, LEARNED]] += errors, sums.n
+        fill, errors = _solution(policy.tracker, sums)
+        policy.warm(name, fill, sparse=sums.sparse, squares=np.diag(sums.A), n=sums.n, errors=errors)
     return policy

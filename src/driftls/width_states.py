@@ -85,6 +85,15 @@ class WidthState:
         """From now on the total ridge is another one."""
         raise SettingsError(f"the ridge of a {type(self).__name__} cannot change.")
 
+    def stand_at(self, squares: NDArray[np.float64], n: int) -> None:
+        """Stand after n rows with these sums of squares, which were seen elsewhere: a warm start."""
+        if "squares" in self.arrays:
+            self.arrays["squares"][...] = squares
+            self._restored()
+        if "entered" in self.numbers:
+            self.frame.set(entered=n, n=n)
+            self.arrays["doubts"][...] = 1.0
+
     def reserve(self, arms: int) -> None:
         """So many arms will be scored at a time."""
 
@@ -165,6 +174,15 @@ class ExactState(WidthState):
         if self.own is not None:
             super().set_ridge(total)
         self.frame["ridge"] = total
+
+    def stand_at(self, squares: NDArray[np.float64], n: int) -> None:
+        """Stand after n rows with these sums of squares, which were seen elsewhere: a warm start."""
+        if "squares" in self.arrays:
+            self.arrays["squares"][...] = squares
+            self._restored()
+        if "entered" in self.numbers:
+            self.frame.set(entered=n, n=n)
+            self.arrays["doubts"][...] = 1.0
 
     def reserve(self, arms: int) -> None:
         """Room for the product of so many dense arms with the inverse, by BLAS."""

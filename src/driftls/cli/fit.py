@@ -43,7 +43,7 @@ def fit(
     from driftls import logs
     from driftls.features import UserFeatures
     from driftls.history import Reservoir
-    from driftls.policies.named import one_model_an_article
+    from driftls.policies.registry import as_disjoint
 
     table = common.check_policies([policy])
     where: dict[str, Any] = {"workers": workers, "cluster": cluster}
@@ -53,7 +53,7 @@ def fit(
     made = stage.with_articles(common.features_of(features, log.format, dim, articles, width), paths, **where)
     history = {"history": Reservoir(kept)} if policy == "flinucb-saga" else {}
     start = table[policy](made.dim, kappa, seed, **history)
-    start = one_model_an_article(start, seed) if isinstance(made, UserFeatures) else start
+    start = as_disjoint(start, seed) if isinstance(made, UserFeatures) else start
     read = partial(stage.shown_rows, features=made)
     with common.progress() as bar:
         task = bar.add_task(policy, total=len(paths), note="")

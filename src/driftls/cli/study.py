@@ -66,7 +66,7 @@ def study(
         before = one.problem
     head = ["problem", "policy", "knobs", metric_name(metric), "to the first", "p", "µs a round"]
     notes = [
-        f"{plan.split} Intervals are 95%; p by paired t-tests and Holm's rule, empty where there is no telling.",
+        f"{plan.split} Intervals are 95%; p (paired t-tests, Holm's rule) is empty where the runs are too few to tell.",
         f"Next: open {page}. All {len(rows)} runs are in {results}.",
     ]
     common.print_table(head, cells, words=3, notes=notes)

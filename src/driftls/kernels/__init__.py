@@ -1,1 +1,17 @@
-"""Every compiled line: one copy of the maths, in the paper's order. See `driftls.kernels.parts` for how it is compiled."""
+"""Every compiled line: one copy of the maths, in the paper's order. `driftls.kernels.parts` says how it is compiled."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from driftls.kernels.parts import INTERPRET, PARTS, Part
+
+MODULES = ("rows", "learn", "gd", "sag", "svrg", "exact", "cd", "diagonal", "score", "phi", "phi_cd", "sampling", "table", "choose")
+__all__ = ["INTERPRET", "MODULES", "Part", "all_parts"]
+
+
+def all_parts() -> list[Part]:
+    """Every part of the library."""
+    for name in MODULES:
+        import_module(f"driftls.kernels.{name}")
+    return [part for part in PARTS.values() if part.function.__module__.startswith("driftls.kernels.")]

@@ -17,7 +17,7 @@ from driftls.history import History
 from driftls.paper.actions import ActionSet
 from driftls.paper.pege import PEGE
 from driftls.policies import LinUCB
-from driftls.policies.named import Maker
+from driftls.policies.registry import Maker, register
 from driftls.schedules import Power, ridge
 from driftls.trackers import GD, RLS, SAG, SVRG
 from driftls.widths import ExactWidth, PhiWidth
@@ -118,10 +118,11 @@ def _maker(make: Callable[..., LinUCB]) -> Maker:
     return lambda dim, kappa, seed: make(dim, kappa=1.0 if kappa is None else kappa, seed=seed)
 
 
-# By name, as in `driftls.policies.named`.
 POLICIES: dict[str, Maker] = {
     "linucb": _maker(linucb),
     "flinucb-gd": _maker(flinucb_gd),
     "flinucb-svrg": _maker(flinucb_svrg),
     "flinucb-sag": _maker(flinucb_sag),
 }
+for _name, _make in POLICIES.items():
+    register(_name, _make)

@@ -196,6 +196,21 @@ class DisjointLinUCB(Policy):
             self._index.offer(names, self._rounds)
             return chosen  # type: ignore[no-any-return]
 
+    def warm(
+        self, name: Hashable, fill: Any, *, sparse: bool, squares: NDArray[np.float64], n: int, errors: float
+    ) -> None:
+        """Start the model of a new arm id from n rows that were seen elsewhere; see `SharedPolicy.warm`."""
+        with self.lock:
+            name = plain_id(name)
+            if name in self._index.slot_of:
+                raise SettingsError(f"arm id {name!r} has a model already: a warm start is for a new one.")
+            if self._stage.sparse is None:
+                self._stage.start(sparse)
+                self.frame["arms"] = self._stage.frame
+            model = self._fresh_model()
+            self._put_model(self._index.open(name, self._rounds), model)
+            self._warm(model, fill, squares, n, errors)
+
     # -- questions -----------------------------------------------------------------------------------------------
 
     def scores(self, user: Any, *, ids: Any) -> NDArray[np.float64]:

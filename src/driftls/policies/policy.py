@@ -130,8 +130,10 @@ class Policy(Saveable):
                 self.frame[name] = grown
         for name, frame in (("trackers", model and model.tracker.frame), ("widths", model and model.width.frame)):
             self.frame.arrays[name][slot] = frame.address if frame else 0
-        if model is not None and isinstance(model.tracker, RLS):
-            model.tracker.keep_ready()
+        if model is not None:
+            model.width.reserve(1 if self.disjoint else self._slots.size)
+            if isinstance(model.tracker, RLS):
+                model.tracker.keep_ready()
 
     def _new_model(self, tracker: Tracker, slots: int) -> Model:
         return Model(tracker, self.width.open(tracker, self._draws, slots))
@@ -221,6 +223,16 @@ class Policy(Saveable):
                 frame[name] = 0
                 frame.arrays.pop(name, None)
         return chosen
+
+    # -- warm starts ---------------------------------------------------------------------------------------------
+
+    def _warm(self, model: Model, fill: Any, squares: NDArray[np.float64], n: int, errors: float) -> None:
+        """Let a model that has seen nothing stand where `fill(tracker)` puts it, after n rows seen elsewhere."""
+        fill(model.tracker)
+        model.width.stand_at(squares, n)
+        if isinstance(model.tracker, RLS):
+            model.tracker.keep_ready()
+        self.frame.set(errors=self.frame["errors"] + errors, learned=self.frame["learned"] + n)
 
     # -- questions -----------------------------------------------------------------------------------------------
 

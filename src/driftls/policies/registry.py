@@ -27,7 +27,7 @@ from driftls.widths import DiagonalWidth, PhiWidth
 
 __all__ = ["POLICIES", "SETTINGS", "as_disjoint", "load", "make", "register"]
 
-Maker = Callable[..., Any]
+Maker = Callable[..., Any]  # of (dim, kappa, seed, **settings)
 
 
 def _of_tracker(settings: dict[str, Any]) -> dict[str, Any]:

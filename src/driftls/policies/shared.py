@@ -76,6 +76,11 @@ class SharedPolicy(Policy):
         self._table = ScoreTable(self.frame)
         self._blocks: tuple[Any, int] = (None, 0)
 
+    @property
+    def theta(self) -> NDArray[np.float64]:
+        """The present estimate."""
+        return self.tracker.theta
+
     # -- choosing and learning -----------------------------------------------------------------------------------
 
     def choose(self, arms: Any, *, ids: Any = None, key: Hashable = None, allowed: Any = None) -> int:
@@ -204,6 +209,18 @@ class SharedPolicy(Policy):
             if names is not None:
                 self._index.offer(names, self._rounds)
             return chosen  # type: ignore[no-any-return]
+
+    def warm(self, fill: Any, *, sparse: bool, squares: NDArray[np.float64], n: int, errors: float) -> None:
+        """Start from n rows that were seen elsewhere: `fill(tracker)` puts the tracker there.
+
+        squares: their sums of squares; errors: the sum of squared errors, from which kappa is estimated.
+        """
+        with self.lock:
+            if self._models:
+                raise SettingsError("a warm start is for a policy that has seen nothing.")
+            self._decide(sparse, False)
+            self._open_model(sparse)
+            self._warm(self._models[0], fill, squares, n, errors)  # type: ignore[arg-type]
 
     # -- questions -----------------------------------------------------------------------------------------------
 

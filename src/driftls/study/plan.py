@@ -13,16 +13,17 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from driftls import paper
+import driftls.paper
 from driftls.environments import ChurningPool, FixedArms, FreshContexts, Pool
 from driftls.errors import DriftlsError, SettingsError
 from driftls.features import Features, UserFeatures, from_header
-from driftls.policies import DisjointLinUCB, Policy, named
+from driftls.policies import DisjointLinUCB, Policy
+from driftls.policies.registry import POLICIES, as_disjoint, make
 from driftls.study.search import most_runs
 
 __all__ = ["Bandit", "Log", "Plan", "PolicySpec", "Problem", "Range", "Search", "Seeds", "build"]
 
-POLICIES = {**paper.POLICIES, **named.POLICIES}  # one registry is wanted: driftls.policies.registry
+assert driftls.paper  # which adds the paper's policies to the registry
 KINDS: dict[str, Callable[..., Pool]] = {
     "fixed-arms": FixedArms,
     "churning-pool": ChurningPool,
@@ -359,6 +360,6 @@ def _pick(values: list[float] | Range, share: float) -> float:
 
 def build(policy: str, knobs: Knobs, problem: Problem, seed: int) -> Policy | DisjointLinUCB:
     """The policy of a setting; with `UserFeatures`, one model an article."""
-    made = named.make(policy, problem.dim, seed=seed, table=POLICIES, **knobs)
+    made = make(policy, problem.dim, seed=seed, **knobs)
     disjoint = isinstance(problem, Log) and isinstance(problem.made(), UserFeatures)
-    return named.one_model_an_article(made, seed) if disjoint else made
+    return as_disjoint(made, seed) if disjoint else made

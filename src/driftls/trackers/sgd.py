@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from driftls.draws import Seed
 from driftls.errors import SettingsError
 from driftls.history import Growing, History
+from driftls.inputs import as_rows
 from driftls.kernels import gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
@@ -258,6 +259,27 @@ class _TableTracker(StochasticTracker):
 
     def attend(self) -> None:
         self._sum_gradients(self._state["residual"][: len(self.history)])
+
+    def stand_at(
+        self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], n: int, max_norm2: float, max_y2: float
+    ) -> None:
+        """Stand at theta after n rows, of which these are held, with their residuals there: a warm start."""
+        rows: Any = as_rows(X, self.dim)
+        dense = isinstance(rows, np.ndarray)
+        kept = {"values": rows} if dense else {"values": rows.values, "indices": rows.indices, "start": rows.start}
+        types = {"indices": np.int32, "start": np.int64}
+        arrays = {name: np.array(array, dtype=types.get(name, np.float64)) for name, array in kept.items()}
+        with self.lock:
+            self.history.unopen()
+            header = {"seen": n, "held": len(y)}
+            self.history.restore(self.dim, not dense, header, arrays | {"y": np.asarray(y, np.float64)})
+            if self.sparse is None:
+                self._wire(not dense)
+            self._follow_history()
+            self.frame.set(history=self.history.frame, counts=self.history.counts, max_norm2=max_norm2, max_y2=max_y2)
+            residual = X @ theta - y
+            self._state["residual"][: len(y)] = residual
+            self._state["coords"][:2] = theta, X.T @ residual
 
 
 class SAG(_TableTracker):

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from driftls import paper
 from driftls.features import Hashed, UserFeatures
 from driftls.logs import Block, read, synthetic_day
-from driftls.policies import DisjointLinUCB, LinUCB, named
-from driftls.policies.bandit import new_rounds
+from driftls.policies import DisjointLinUCB, LinUCB, Random
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
@@ -35,7 +34,7 @@ POLICIES: dict[str, Any] = {
     "SAGA, diagonal widths": lambda seed: LinUCB(
         tracker=SAGA(DIM, seed=seed), width=DiagonalWidth(), kappa=KAPPA, seed=seed
     ),
-    "random": lambda seed: named.POLICIES["random"](DIM, None, seed),
+    "random": lambda seed: Random(DIM, seed=seed),
     "LinUCB, one model an article": lambda seed: DisjointLinUCB(
         USER, tracker=RLS(USER), width=ExactWidth(), kappa=KAPPA, seed=seed
     ),
@@ -74,21 +73,5 @@ class Arms:
     def play(self, policy: Any, rewards: NDArray[np.float64], shown: Any = None) -> NDArray[np.int64]:
         """The policy's choices; rewards are those of every arm, or of the one that was shown."""
         if isinstance(policy, DisjointLinUCB):
-            return _play(policy, self.users, rewards, shown, self.ids)
-        return _play(policy, self.pairs, rewards, shown, None)
-
-
-def _play(policy: Any, arms: Any, rewards: Any, shown: Any, ids: list[int] | None) -> NDArray[np.int64]:
-    """Many rounds in one compiled loop; `policy.play(arms, rewards, shown=shown, ids=ids)` in time."""
-    rounds = len(rewards)
-    each = arms.shape[0] // rounds
-    if ids is None:
-        policy._first_look(arms[:each], None)
-        sparse, slots = policy.tracker._sparse, policy._open_slots(arms[:each], None)
-    else:
-        sparse, slots = policy._sparse is not False, policy._pool(ids, policy._user(arms[[0]]))
-    rows = policy._block(arms, np.zeros(arms.shape[0]), sparse)
-    rewards = rewards if shown is None else rewards[:, None]
-    job = new_rounds(np.arange(rounds) * each, np.full(rounds, -1) if shown is None else shown, rewards)
-    policy._play(rows, slots, job, 0, rounds)
-    return np.asarray(job.chosen)
+            return policy.play(self.users, rewards, shown=shown, ids=self.ids)
+        return np.asarray(policy.play(self.pairs, rewards, shown=shown))

@@ -6,7 +6,7 @@ from typing import Any
 
 from driftls import paper
 from driftls.paper.reproduce.work import Job, Options
-from driftls.policies import named
+from driftls.policies.registry import POLICIES
 from driftls.report import Section, Table
 from driftls.schedules import Normalised, Power
 
@@ -29,7 +29,7 @@ def jobs(options: Options) -> list[Job]:
 def show(options: Options, data: list[Any]) -> Section:
     """As printed, and as the objects of this library say it themselves."""
     rows = []
-    for name, make in {**paper.POLICIES, **named.POLICIES}.items():
+    for name, make in POLICIES.items():
         policy = make(136, None, 0)
         tracker = policy.tracker
         used = f"λₙ = {_formula(tracker.regularisation)}"

@@ -78,7 +78,7 @@ def do(jobs: dict[str, list[Job]], folder: Path, workers: int, progress: Progres
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs")  # loky replaces one that grew
         for stage, count in zip(stages, (workers, workers, 1)):
-            for position, _ in each(_keep, [(job, file) for _, job, file in stage], workers=count):
+            for position, _ in parallel_map(_keep, [(job, file) for _, job, file in stage], workers=count):
                 tell(stage[position][0])
     return {name: [json.loads(file.read_text()) for file in of] for name, of in files.items()}
 
