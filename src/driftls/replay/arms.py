@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from driftls.errors import DimensionError, SettingsError
 from driftls.features import FeatureMap, OuterProduct, UserArmCrosses, UserOnly
 from driftls.logs.events import Block, Event
-from driftls.policies import DisjointLinUCB
 
 __all__ = ["arms_of", "choices", "features_for", "play", "runs_of"]
 
@@ -19,8 +18,9 @@ __all__ = ["arms_of", "choices", "features_for", "play", "runs_of"]
 def features_for(name: str, policy: Any, features: FeatureMap | None, first: Block) -> FeatureMap:
     """The features that suit a policy and a log, or the reason why there are none."""
     features = features or getattr(policy, "features", None)
+    disjoint = getattr(policy, "disjoint", False)
     if features is None:
-        if isinstance(policy, DisjointLinUCB):
+        if disjoint:
             features = UserOnly(policy.dim)
         elif first.arm_features is not None and policy.dim % first.arm_features.shape[1] == 0:
             arm_dim = first.arm_features.shape[1]
@@ -30,7 +30,7 @@ def features_for(name: str, policy: Any, features: FeatureMap | None, first: Blo
                 f"{name}: which features make an arm of a visitor and an article? Pass features=, for example "
                 "UserArmCrosses(user_dim=136, articles=200), or use a DisjointLinUCB, which has one model an article."
             )
-    if isinstance(policy, DisjointLinUCB) != isinstance(features, UserOnly):
+    if disjoint != isinstance(features, UserOnly):
         raise SettingsError(f"{name}: UserOnly and DisjointLinUCB, with one model an article, belong together.")
     if features.dim != policy.dim:
         raise DimensionError(f"{name}: the features have dim={features.dim}, but the policy has dim={policy.dim}.")
@@ -77,5 +77,5 @@ def choices(policy: Any, features: FeatureMap, block: Block) -> NDArray[np.int64
 
 def play(policy: Any, arms: Any, rewards: Any, shown: Any, ids: Any, rounds: int) -> NDArray[np.int64]:
     """Many lines at once: what is chosen on each, and learned where that is what was shown."""
-    named = {"ids": ids} if isinstance(policy, DisjointLinUCB) else {}
+    named = {"ids": ids} if policy.disjoint else {}
     return np.asarray(policy.play(arms, rewards, shown=shown, rounds=rounds, **named))

@@ -59,7 +59,7 @@ class Matches:
     @property
     def ctr(self) -> float:
         """The paper's score: clicks over evaluations, times 10,000."""
-        return 1e4 * self.reward / self.evaluations if self.evaluations else float("nan")
+        return 1e4 * (self.reward / self.evaluations) if self.evaluations else float("nan")
 
     @property
     def regret(self) -> float:
