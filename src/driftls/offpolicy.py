@@ -115,7 +115,7 @@ def estimate(
     >>> policy = as_disjoint(make("epsilon-greedy", 136, seed=0), 0)
     >>> found = estimate(policy, synthetic_day(lines=2000, seed=1))
     >>> found.advice.name, found.leading.low < 0.04 < found.leading.high
-    ('dr', True)
+    ('shrunk_dr', True)
     """
     if folds < 2 or (limit is not None and limit < 1):
         raise SettingsError(f"folds must be at least 2 and limit at least 1, got {folds} and {limit}.")
@@ -199,9 +199,12 @@ class _Model:
     def __init__(self, features: FeatureMap, folds: int, total: float) -> None:
         self.features, self.folds = features, folds
         self.mean: float | None = None
-        exact = features.dim <= EXACT_UP_TO
-        prototype = RLS(features.dim, regularisation=total_ridge(total), method="cholesky") if exact else None
-        self._prototype: Tracker = prototype or SAGA(features.dim, regularisation=total_ridge(total), seed=0)
+        settings: dict[str, Any] = {"regularisation": total_ridge(total)}
+        self._prototype: Tracker = (
+            RLS(features.dim, method="cholesky", **settings)  # sums alone, solved when theta is asked for
+            if features.dim <= EXACT_UP_TO
+            else SAGA(features.dim, seed=0, **settings)
+        )
         self._trackers: list[dict[int, Tracker]] = [{} for _ in range(folds)]  # by arm, or 0 for all arms
 
     def _fold(self, line: int, count: int) -> Ints:
@@ -311,7 +314,7 @@ class _Asked:
         lines = Weighted(reward, weight, predicted, value, bounds=self.bounds, most=self.largest)
         advice = advise(logging, fixed=True)
         found = {"ips": lines.ips, "snips": lines.snips, "clipped_ips": lines.clipped_ips(), "dm": lines.dm}
-        found |= {"dr": lines.dr, "switch_dr": lines.switch_dr()}
+        found |= {"dr": lines.dr, "switch_dr": lines.switch_dr(), "shrunk_dr": lines.shrunk_dr}
         if logging.kind == "skewed":  # no weight is known: the model's value, and no interval
             found = {"dm": Estimate(found["dm"].value, float("nan"), float("nan"))}
         unseen = self.unseen / len(lines)

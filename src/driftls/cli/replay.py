@@ -182,8 +182,7 @@ WORDS = {
     "replay": "mean reward of the lines where the policy chose what was shown",
     "snips": "self-normalised inverse propensity: such lines, weighted by 1/p",
     "dm": "direct method: what a model of the rewards gives the policy",
-    "dr": "doubly robust: the model, corrected by every line's weighted error",
-    "switch_dr": "doubly robust, but the model alone where weights are large",
+    "shrunk_dr": "doubly robust: a model of rewards, corrected as far as its weighted errors stand out of noise",
 }
 
 
