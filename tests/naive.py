@@ -416,7 +416,11 @@ def off_policy(reward, weight, predicted, model_value, clip, switch):
         sums["dm"] += v
         sums["dr"] += v + w * (r - q)
         sums["switch_dr"] += v + (w if w <= switch else 0.0) * (r - q)
-    return {"snips": sums["ips"] / weights, **{name: value / n for name, value in sums.items()}}
+    found = {"snips": sums["ips"] / weights, **{name: value / n for name, value in sums.items()}}
+    correction = found["dr"] - found["dm"]
+    variance = sum((w * (r - q) - correction) ** 2 for r, w, q in zip(reward, weight, predicted)) / n / n
+    found["shrunk_dr"] = found["dm"] + correction * max(0.0, 1.0 - variance / correction**2)
+    return found
 
 
 def log_likelihood_ratio(x, low, high):

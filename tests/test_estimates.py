@@ -12,8 +12,6 @@ import naive
 from driftls.errors import InputError, SettingsError
 from driftls.estimates import Estimate, Weighted, likelihood_interval, mean_reward, reward_bounds, wilson
 
-NAMES = ("ips", "snips", "clipped_ips", "dm", "dr", "switch_dr")
-
 
 def all_of(lines: Weighted) -> dict[str, Estimate]:
     return {
@@ -23,6 +21,7 @@ def all_of(lines: Weighted) -> dict[str, Estimate]:
         "dm": lines.dm,
         "dr": lines.dr,
         "switch_dr": lines.switch_dr(),
+        "shrunk_dr": lines.shrunk_dr,
     }
 
 

@@ -11,6 +11,7 @@ clipped_ips           mean min(w, c) r: less noise, and too small where weights 
 dm                    mean sum_a pi(a) q(a), the direct method: as good as the model
 dr                    mean sum_a pi(a) q(a) + w (r - q), doubly robust: unbiased if p or the model is right
 switch_dr             dr, with w = 0 where w > c: less noise, and as wrong as the model on those lines
+shrunk_dr             between dm and dr, the nearer to dr the more the correction stands out of its noise
 ====================  ==============================================================================================
 
 Intervals are Wilson's for clicks that count alike, else `likelihood_interval`: both stay within the range of rewards,
@@ -208,6 +209,21 @@ class Weighted:
         found = float(np.mean(value + weight * (self.reward - predicted)))
         return _with(found, self.dr.low, self.dr.high, self._bounds)
 
+    @property
+    def shrunk_dr(self) -> Estimate:
+        """The direct method, and of its correction by `dr` as much as stands out of noise. The interval is `dr`'s.
+
+        With the correction C and its variance V, the share max(0, 1 - V / C^2) of C is taken (positive-part James and
+        Stein): near `dm` where the model is right, near `dr` where it is wrong and lines enough say so.
+        """
+        predicted, value = self._model()
+        if not len(self):
+            return NOTHING
+        terms = self.weight * (self.reward - predicted)
+        correction, variance = float(terms.mean()), float(terms.var()) / len(self)
+        share = max(0.0, 1.0 - variance / correction**2) if correction else 0.0
+        return _with(float(value.mean()) + share * correction, self.dr.low, self.dr.high, self._bounds)
+
     # -- thresholds ----------------------------------------------------------------------------------------------
 
     @property
@@ -296,10 +312,10 @@ def advise(logging: Logging, *, fixed: bool) -> Advice:
         warnings += [f"every estimate takes for granted that the log showed uniformly: {logging.reason}"]
     if logging.kind == "propensities":
         if fixed:
-            return Advice("switch_dr", f"the log is not uniform: {logging.reason}", tuple(warnings))
+            return Advice("shrunk_dr", f"the log is not uniform: {logging.reason}", tuple(warnings))
         warnings += ["replay is biased here: lines that the log liked to show count too often"]
         return Advice("snips", f"the log is not uniform: {logging.reason}", tuple(warnings))
-    name = "dr" if fixed else "replay"
+    name = "shrunk_dr" if fixed else "replay"
     return Advice(name, f"the log is taken for uniform: {logging.reason}", tuple(warnings))
 
 

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from driftls.errors import InputError, SettingsError
 from driftls.estimates import Advice, Estimate, Weighted, advise, reward_bounds
-from driftls.features import Features, UserFeatures
+from driftls.features import FeatureMap, UserOnly
 from driftls.logs import SyntheticDay, read
 from driftls.logs.events import Block, Floats, Ints
 from driftls.logs.log import Log
 from driftls.logs.shown import Logging, Showing
 from driftls.policies import Policy
 from driftls.replay.arms import arms_of, choices, features_for
-from driftls.schedules import ridge
+from driftls.schedules import ridge as total_ridge
 from driftls.trackers import RAW, RLS, SAGA, Tracker
 
 __all__ = ["Estimates", "Fixed", "estimate"]
@@ -75,8 +75,9 @@ def estimate(
     policy: Any,
     log: Any,
     *,
-    features: Features | None = None,
+    features: FeatureMap | None = None,
     folds: int = 3,
+    ridge: float = RIDGE,
     bounds: tuple[float, float] | None = None,
     limit: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -90,13 +91,16 @@ def estimate(
     Parameters
     ----------
     policy
-        A policy, which is copied and asked for its `probabilities`, never told a reward; or what its `freeze` gives.
+        Copied (or frozen, if it has `freeze`), and asked for its `probabilities`, never told a reward. An object with
+        `dim` and `block_probabilities(features, block)` is asked for those of a whole block at once.
     log
         What `driftls.logs.read` gives or takes, or a synthetic day.
-    features : Features, optional
+    features : FeatureMap, optional
         As for `replay`.
     folds : int
         Parts of the log; each is predicted by a model of the others.
+    ridge : float
+        Of that model.
     bounds : pair of float, optional
         The least and largest reward that there can be; 0 and 1 unless rewards were seen beyond.
     limit : int, optional
@@ -111,7 +115,7 @@ def estimate(
     >>> policy = as_disjoint(make("epsilon-greedy", 136, seed=0), 0)
     >>> found = estimate(policy, synthetic_day(lines=2000, seed=1))
     >>> found.advice.name, found.leading.low < 0.04 < found.leading.high
-    ('dr', True)
+    ('shrunk_dr', True)
     """
     if folds < 2 or (limit is not None and limit < 1):
         raise SettingsError(f"folds must be at least 2 and limit at least 1, got {folds} and {limit}.")
@@ -120,8 +124,8 @@ def estimate(
     if first is None:
         raise InputError("the log has no line to estimate from.")
     kind = features_for(type(policy).__name__, policy, features, first)
-    fixed = policy.freeze() if hasattr(policy, "freeze") else Fixed(policy)
-    model, showing, done, rewards = _Model(kind, folds), Showing(), 0, []
+    fixed = policy if hasattr(policy, "block_probabilities") else Fixed(policy)
+    model, showing, done, rewards = _Model(kind, folds, ridge), Showing(), 0, []
     for block in _blocks(log, limit):
         showing.add(block)
         rewards.append(block.reward)
@@ -133,7 +137,7 @@ def estimate(
     bounds = reward_bounds(np.concatenate(rewards)) if bounds is None else bounds
     asked, done, shown = _Asked(bounds), 0, showing.shown_arms()
     for block in _blocks(log, limit):
-        asked.add(block, _probabilities(fixed, kind, block), model.predict(block, done), shown)
+        asked.add(block, fixed.block_probabilities(kind, block), model.predict(block, done), shown)
         done += len(block)
         if progress is not None:
             progress(lines + done)
@@ -141,25 +145,27 @@ def estimate(
 
 
 class Fixed:
-    """A copy of a policy that is only ever asked: `choose` and `probabilities`."""
+    """A policy that is only ever asked, never told a reward.
+
+    Parameters
+    ----------
+    policy
+        Whatever has `choose` and `probabilities`; it is copied.
+    """
 
     def __init__(self, policy: Any) -> None:
-        self._policy = copy.deepcopy(policy)
+        self._policy = policy.freeze() if hasattr(policy, "freeze") else copy.deepcopy(policy)
         self._known: set[Any] = set()
 
-    @property
-    def deterministic(self) -> bool:
-        """Whether the same arms are always answered by the same choice."""
+    def block_probabilities(self, features: FeatureMap, block: Block) -> Floats:
+        """How likely each candidate of each line is to be shown, line after line."""
         policy = self._policy
-        return isinstance(policy, Policy) and policy.epsilon == 0.0 and policy.width.draws(policy.dim) == 0
-
-    def choices(self, features: Features, block: Block) -> Ints:
-        """The choice on every line of a block, in compiled loops."""
-        return choices(self._policy, features, block)
-
-    def choose(self, arms: Any, **ids: Any) -> int:
-        """The position of the arm to show."""
-        return int(self._policy.choose(arms, **ids))
+        if isinstance(policy, Policy) and policy.epsilon == 0.0 and not policy.width.samples:
+            sure = np.zeros(block.truth_start[-1])  # its choices say all, and come in compiled loops
+            sure[block.truth_start[:-1] + choices(policy, features, block)] = 1.0
+            return sure
+        asked = (arms_of(features, event) for event in block)
+        return np.concatenate([self.probabilities(arms, **ids) for arms, ids in asked])
 
     def probabilities(self, arms: Any, **ids: Any) -> Floats:
         """How likely each arm is to be shown; where that is not known, all for the arm that is chosen when asked."""
@@ -169,9 +175,9 @@ class Fixed:
             self._known |= new
         try:
             return np.asarray(self._policy.probabilities(arms, **ids), np.float64)
-        except InputError:  # sampled models
+        except InputError:  # sampled scores
             count = len(ids["ids"]) if "ids" in ids else arms.shape[0]
-            return np.asarray(np.eye(count)[self.choose(arms, **ids)], np.float64)
+            return np.asarray(np.eye(count)[self._policy.choose(arms, **ids)], np.float64)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -187,28 +193,18 @@ def _blocks(log: Any, limit: int | None) -> Iterator[Block]:
         left = None if left is None else left - len(block)
 
 
-def _probabilities(fixed: Any, features: Features, block: Block) -> Floats:
-    """Of every candidate, line after line."""
-    if getattr(fixed, "deterministic", False):
-        sure = np.zeros(block.truth_start[-1])
-        sure[block.truth_start[:-1] + fixed.choices(features, block)] = 1.0
-        return sure
-    found = []
-    for event in block:
-        arms, ids = arms_of(features, event)
-        found.append(np.asarray(fixed.probabilities(arms, **ids), np.float64))
-    return np.concatenate(found)
-
-
 class _Model:
     """Least squares of reward minus its mean, cross-fitted: one tracker a fold, or a fold and arm for users alone."""
 
-    def __init__(self, features: Features, folds: int) -> None:
+    def __init__(self, features: FeatureMap, folds: int, total: float) -> None:
         self.features, self.folds = features, folds
         self.mean: float | None = None
-        exact = features.dim <= EXACT_UP_TO
-        prototype = RLS(features.dim, regularisation=ridge(RIDGE), method="cholesky", **RAW) if exact else None
-        self._prototype: Tracker = prototype or SAGA(features.dim, regularisation=ridge(RIDGE), seed=0, **RAW)
+        settings: dict[str, Any] = {"regularisation": total_ridge(total), **RAW}
+        self._prototype: Tracker = (
+            RLS(features.dim, method="cholesky", **settings)  # sums alone, solved when theta is asked for
+            if features.dim <= EXACT_UP_TO
+            else SAGA(features.dim, seed=0, **settings)
+        )
         self._trackers: list[dict[int, Tracker]] = [{} for _ in range(folds)]  # by arm, or 0 for all arms
 
     def _fold(self, line: int, count: int) -> Ints:
@@ -223,7 +219,7 @@ class _Model:
         for begin in range(0, len(block), LINES_AT_ONCE):
             part = block.part(begin, min(begin + LINES_AT_ONCE, len(block)))
             fold = self._fold(line + begin, len(part))
-            if isinstance(self.features, UserFeatures):
+            if isinstance(self.features, UserOnly):
                 rows, group = self.features.users(part), part.pool_ids[part.pool_start[part.pool] + part.shown]
             else:
                 rows, group = _shown_rows(self.features, part), np.zeros(len(part), np.int64)
@@ -243,7 +239,7 @@ class _Model:
         for begin in range(0, len(block), most):
             part = block.part(begin, min(begin + most, len(block)))
             fold = np.repeat(self._fold(line + begin, len(part)), np.diff(part.truth_start))
-            found.append(self._users(part, fold) if isinstance(self.features, UserFeatures) else self._rows(part, fold))
+            found.append(self._users(part, fold) if isinstance(self.features, UserOnly) else self._rows(part, fold))
         return np.concatenate(found) + (self.mean or 0.0)
 
     def _users(self, part: Block, fold: Ints) -> Floats:
@@ -270,7 +266,7 @@ class _Model:
         return found
 
 
-def _shown_rows(features: Features, part: Block) -> Any:
+def _shown_rows(features: FeatureMap, part: Block) -> Any:
     """The row of what each line shows, without building those of all candidates."""
     ids = part.pool_ids[part.pool_start[part.pool] + part.shown]
     distinct, pool = np.unique(ids, return_inverse=True)
@@ -318,7 +314,7 @@ class _Asked:
         lines = Weighted(reward, weight, predicted, value, bounds=self.bounds, most=self.largest)
         advice = advise(logging, fixed=True)
         found = {"ips": lines.ips, "snips": lines.snips, "clipped_ips": lines.clipped_ips(), "dm": lines.dm}
-        found |= {"dr": lines.dr, "switch_dr": lines.switch_dr()}
+        found |= {"dr": lines.dr, "switch_dr": lines.switch_dr(), "shrunk_dr": lines.shrunk_dr}
         if logging.kind == "skewed":  # no weight is known: the model's value, and no interval
             found = {"dm": Estimate(found["dm"].value, float("nan"), float("nan"))}
         unseen = self.unseen / len(lines)

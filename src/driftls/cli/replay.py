@@ -8,7 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from driftls.cli.common import AsJson, OnError, app, counting, policies, typer
+from driftls.cli import common
+from driftls.cli.common import AsJson, OnError, app, counting, print_json, print_table, typer
 
 INTERRUPTED = 130
 
@@ -21,17 +22,6 @@ class Engine(StrEnum):
     PYTHON = "python"
 
 
-class Kind(StrEnum):
-    """How a visitor and an article make an arm."""
-
-    AUTO = "auto"
-    DISJOINT = "disjoint"
-    CROSSES = "crosses"
-    SHARED = "shared"
-    HASHED = "hashed"
-    OUTER = "outer"
-
-
 @app.command()
 def replay(
     paths: Annotated[list[Path], typer.Argument(exists=True, help="Logs of one format, in the order of their time.")],
@@ -40,12 +30,12 @@ def replay(
         list[Path] | None, typer.Option(exists=True, dir_okay=False, help="A saved policy; may be given again.")
     ] = None,
     frozen: Annotated[bool, typer.Option("--frozen", help="Policies learn nothing: every line is used.")] = False,
-    features: Annotated[Kind, typer.Option(help="How arms are made; see below.")] = Kind.AUTO,
-    dim: Annotated[int, typer.Option(min=1, help="Features of a visitor.")] = 136,
-    articles: Annotated[int, typer.Option(min=1, help="Most articles, for crosses and shared.")] = 1000,
-    width: Annotated[int, typer.Option(min=1, help="Length of an arm, for hashed.")] = 1024,
-    kappa: Annotated[float | None, typer.Option(help="Weight of the width; if not given, each policy's own.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the policies.")] = 0,
+    features: common.Features = common.FeatureKind.AUTO,
+    dim: common.Dim = 136,
+    articles: common.Articles = 1000,
+    width: common.Width = 1024,
+    kappa: common.Kappa = None,
+    seed: common.Seed = 0,
     delay: Annotated[int, typer.Option(min=0, help="Lines after which a reward is learned.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Lines at most.")] = None,
     metric: Annotated[list[str] | None, typer.Option(help="regret, tracking_error, width_error.")] = None,
@@ -85,7 +75,7 @@ def replay(
     from driftls.run import described
 
     log = read(paths, on_error=on_error.value)
-    kind = _features(features, log.format, dim, articles, width)
+    kind = common.features_of(features, log.format, dim, articles, width)
     players = _players(policy or [], warm or [], kind, kappa, seed)
     own = None if warm and not policy else kind
     if frozen:
@@ -118,7 +108,7 @@ def replay(
     rows = {name: _summary(run) for name, run in runs.items()}
     partial = any(run.partial for run in runs.values())
     if as_json:
-        _print_json({"format": log.format, "partial": partial, "policies": rows, "files": files})
+        print_json({"format": log.format, "partial": partial, "policies": rows, "files": files})
     else:
         _table(rows)
     for example in log.counts.examples:
@@ -128,29 +118,15 @@ def replay(
         raise typer.Exit(INTERRUPTED)
 
 
-def _features(kind: Kind, form: str, dim: int, articles: int, width: int) -> Any:
-    from driftls.features import Crosses, Hashed, OuterProduct, UserFeatures
-
-    if kind is Kind.OUTER or (kind is Kind.AUTO and form == "R6A"):
-        return OuterProduct(6, 6)
-    if kind is Kind.HASHED:
-        return Hashed(width, user_dim=dim)
-    if kind in (Kind.CROSSES, Kind.SHARED):
-        return Crosses(dim, articles=articles, shared=kind is Kind.SHARED)
-    return UserFeatures(dim)
-
-
 def _players(names: list[str], warm: list[Path], features: Any, kappa: float | None, seed: int) -> dict[str, Any]:
-    from driftls.features import UserFeatures
+    from driftls.features import UserOnly
     from driftls.policies.registry import as_disjoint, load
 
-    table, players = policies(), {}
+    table, players = common.check_policies(names), {}
     for name in dict.fromkeys(names):
-        if name not in table:
-            raise typer.BadParameter(f"{name!r} is not one of {', '.join(table)}.", param_hint="'--policy'")
-        made = table[name](features.dim, kappa, seed)
-        players[name] = as_disjoint(made, seed) if isinstance(features, UserFeatures) else made
-        players[name].features = features  # saved with the policy
+        made: Any = table[name](features.dim, kappa, seed)
+        made = as_disjoint(made, seed) if isinstance(features, UserOnly) else made
+        made.features, players[name] = features, made  # saved with the policy
     for path in warm:
         players[path.stem] = load(path)
     if not players:
@@ -193,8 +169,7 @@ def _summary(run: Any) -> dict[str, Any]:
         "ctr": scale * lead["value"],
         "interval": [scale * lead["low"], scale * lead["high"]],
         "last": {name: values[-1] for name, values in run.traces.items() if values},
-        "choose_us": 1e6 * run.seconds["choose"] / lines,
-        "learn_us": 1e6 * run.seconds["learn"] / max(told["evaluations"], 1),
+        "us": 1e6 * sum(run.seconds.get(part, 0.0) for part in ("play", "choose", "learn")) / lines,
         **{name: told[name] for name in TOLD},
     }
 
@@ -207,34 +182,39 @@ WORDS = {
     "replay": "mean reward of the lines where the policy chose what was shown",
     "snips": "self-normalised inverse propensity: such lines, weighted by 1/p",
     "dm": "direct method: what a model of the rewards gives the policy",
-    "dr": "doubly robust: the model, corrected by every line's weighted error",
-    "switch_dr": "doubly robust, but the model alone where weights are large",
+    "shrunk_dr": "doubly robust: a model of rewards, corrected as far as its weighted errors stand out of noise",
 }
 
 
 def _table(rows: dict[str, Any]) -> None:
     first = next(iter(rows.values()))
-    unit = "CTR x 1e4" if first["clicks"] else "reward"
-    typer.echo(f"{'':<16}{unit:>10}{'95%':>18}{'counted':>10}{'lines':>11}{'choose us':>11}{'learn us':>10}")
+    unit, scale = ("CTR x 1e4", 1e4) if first["clicks"] else ("reward", 1.0)
+    head = ["policy", unit, "95%", "counted", "lines", "us a line"]
+    table = [
+        [
+            name,
+            _number(row["ctr"]),
+            _interval(row["interval"]),
+            f"{row['evaluations']:,}",
+            f"{row['lines']:,}",
+            f"{row['us']:.2f}",
+        ]
+        for name, row in rows.items()
+    ]
+    notes = _explained(first["leading"], first["why"], first["warnings"])
     for name, row in rows.items():
-        line = f"{name:<16}{_number(row['ctr'])}{_interval(row['interval']):>18}{row['evaluations']:>10,}"
-        typer.echo(f"{line}{row['lines']:>11,}{row['choose_us']:>11.2f}{row['learn_us']:>10.2f}")
-        if row["engine_reason"]:
-            typer.echo(f"{'':<16}in Python: {row['engine_reason']}.")
-    _explain(first["leading"], first["why"], first["warnings"])
-    scale = 1e4 if first["clicks"] else 1.0
-    for name, row in rows.items():
-        rest = [f"{kind} {_number(scale * e['value']).strip()}" for kind, e in row["estimates"].items()]
-        if len(rest) > 1:
+        if len(row["estimates"]) > 1:
+            all_of = [f"{kind} {_number(scale * e['value'])}" for kind, e in row["estimates"].items()]
             support = f"effective {row['effective']:,.0f} lines, largest weight {row['largest_weight']:.3g}"
-            typer.echo(f"{name}: {', '.join(rest)}; {support}.")
-    typer.echo("Choose us a line, learn us a line that counted.")
+            notes.append(f"{name}: {', '.join(all_of)}; {support}.")
+        if row["engine_reason"]:
+            notes.append(f"{name}: in Python, since {row['engine_reason']}.")
+    print_table(head, table, notes=notes)
 
 
-def _explain(leading: str, why: str, warnings: list[str]) -> None:
-    typer.echo(f"\nEstimate: {leading}, {WORDS[leading]}. Taken since {why}.")
-    for text in warnings:
-        typer.echo(f"Warning: {text}.")
+def _explained(leading: str, why: str, warnings: list[str]) -> list[str]:
+    told = f"Estimate: {leading}, {WORDS[leading]}. Taken since {why}."
+    return [told, *(f"Warning: {text}." for text in warnings)]
 
 
 def _estimate(players: dict[str, Any], log: Any, features: Any, limit: int | None, label: str, as_json: bool) -> None:
@@ -246,27 +226,26 @@ def _estimate(players: dict[str, Any], log: Any, features: Any, limit: int | Non
         with counting(f"{label}, {name}", lambda lines: None if limit is None else lines / (2 * limit)) as report:
             found[name] = estimate(one, log, features=features, limit=limit, progress=report)
     if as_json:
-        _print_json({"format": log.format, "policies": {name: e.to_dict() for name, e in found.items()}})
+        print_json({"format": log.format, "policies": {name: e.to_dict() for name, e in found.items()}})
         return
-    typer.echo(f"{'':<16}{'value':>10}{'95%':>22}{'effective':>11}{'largest weight':>16}{'without support':>17}")
+    head = ["policy", "value", "95%", "effective lines", "largest weight", "without support"]
+    table, warnings = [], list[str]()
     for name, e in found.items():
-        line = f"{name:<16}{e.leading.value:>10.5f}{f'{e.leading.low:.5f} ... {e.leading.high:.5f}':>22}"
-        typer.echo(f"{line}{e.effective:>11,.0f}{e.largest_weight:>16.3g}{e.without_support:>17.1%}")
+        support = f"{e.effective:,.0f}", f"{e.largest_weight:.3g}", f"{e.without_support:.1%}"
+        table.append([name, f"{e.leading.value:.5f}", f"{e.leading.low:.5f} ... {e.leading.high:.5f}", *support])
+        warnings += e.advice.warnings
     first = next(iter(found.values())).advice
-    _explain(first.name, first.why, list(dict.fromkeys(text for e in found.values() for text in e.advice.warnings)))
-    for name, e in found.items():
-        typer.echo(f"{name}: {', '.join(f'{kind} {one.value:.5f}' for kind, one in e.estimates.items())}.")
-
-
-def _print_json(found: dict[str, Any]) -> None:
-    import msgspec
-
-    typer.echo(msgspec.json.encode(found).decode())  # NaN is null, which JSON has
+    notes = _explained(first.name, first.why, list(dict.fromkeys(warnings)))
+    notes += [
+        f"{name}: {', '.join(f'{kind} {one.value:.5f}' for kind, one in e.estimates.items())}."
+        for name, e in found.items()
+    ]
+    print_table(head, table, notes=notes)
 
 
 def _number(value: float) -> str:
-    return f"{value:>10.1f}" if abs(value) >= 10 else f"{value:>10.4f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.4f}"
 
 
 def _interval(ends: list[float]) -> str:
-    return " ... ".join(_number(end).strip() for end in ends)
+    return " ... ".join(map(_number, ends))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.kernels.arrays import kernel
+from driftls.kernels.arrays import kernel, leaf
 
 R6A, R6B = 0, 1
 DIM = (6, 136)
@@ -66,7 +66,7 @@ class Columns(NamedTuple):
 EVENTS, POOLS, LENGTH, DROPPED, LAST, LINES, DROPPED_LINES, DROPPED_CANDIDATES = range(8)
 
 
-@kernel
+@leaf
 def number(buf: Any, at: int, most: int) -> tuple[int, int]:
     """The whole number here and where it ends; -1 if there is none, it has a leading zero or is over `most`"""
     value = int(buf[at]) - ZERO
@@ -83,7 +83,7 @@ def number(buf: Any, at: int, most: int) -> tuple[int, int]:
     return value, end
 
 
-@kernel
+@leaf
 def millionths(buf: Any, at: int) -> tuple[int, int]:
     """The number from 0 to 1 here, written with six decimals, in millionths, and where it ends; -1 if there is none"""
     value, end = number(buf, at, 1)
@@ -98,7 +98,7 @@ def millionths(buf: Any, at: int) -> tuple[int, int]:
     return value, end + 7
 
 
-@kernel
+@leaf
 def article(kind: int, buf: Any, at: int) -> tuple[int, int]:
     """The article's id here, after `id-` in R6B, and where it ends; -1 if there is none"""
     if kind == R6B:
@@ -108,7 +108,7 @@ def article(kind: int, buf: Any, at: int) -> tuple[int, int]:
     return number(buf, at, LARGEST)
 
 
-@kernel
+@leaf
 def six_features(buf: Any, at: int, out: Any) -> tuple[int, int, int]:
     """The features 2 3 4 5 6 1, some of which may be missing, in millionths: status, how many, where they end"""
     have = 0
@@ -128,7 +128,7 @@ def six_features(buf: Any, at: int, out: Any) -> tuple[int, int, int]:
     return DONE, have, at
 
 
-@kernel
+@leaf
 def user_r6b(buf: Any, at: int, index: Any, used: int) -> tuple[int, int, int]:
     """The ids of a user's features, stored from 0 in ascending order: status, where they end, in buf and in index"""
     # Sets of bits find repeats and sort at once, in half the time of an insertion sort.
@@ -165,7 +165,7 @@ def user_r6b(buf: Any, at: int, index: Any, used: int) -> tuple[int, int, int]:
     return DONE, at, used
 
 
-@kernel
+@leaf
 def find(ids: Any, wanted: int) -> tuple[bool, int]:
     """Whether and where the id is among ids without repeats; no early exit, so that it vectorises"""
     found = place = 0
@@ -176,7 +176,7 @@ def find(ids: Any, wanted: int) -> tuple[bool, int]:
     return found > 0, place
 
 
-@kernel
+@leaf
 def same_text(buf: Any, at: int, end: int, text: Any, length: int) -> bool:
     """Whether this text, and then a newline, stands here; no early exit, so that it vectorises"""
     if length == 0 or at + length >= end or buf[at + length] != NEWLINE:
@@ -188,7 +188,7 @@ def same_text(buf: Any, at: int, end: int, text: Any, length: int) -> bool:
     return bool(differs == 0)
 
 
-@kernel
+@leaf
 def candidates(kind: int, buf: Any, at: int, columns: Any, used: int) -> tuple[int, int, int, int]:
     """All candidates of a line: status, where they end in buf, in pool_ids and in dropped"""
     pool_ids, features, dropped = columns.pool_ids, columns.arm_features, columns.dropped

@@ -105,7 +105,7 @@ class Checkpoint:
             _resume_player(player, kept, _part(self._arrays, f"{number}.matches."))
 
 
-STATE = ("seconds", "points", "traces", "waiting", "runs", "sampled")
+STATE = ("seconds", "points", "traces", "waiting")
 
 
 def _resume_player(player: PolicyReplay, kept: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -139,11 +139,9 @@ def identity(under_way: Replay) -> dict[str, Any]:
 
 def _fingerprint(policy: Any) -> str:
     """Of all that a file would keep of a policy."""
-    if not hasattr(policy, "snapshot"):
-        return type(policy).__name__
     header, arrays = policy.snapshot()
-    if "prototype" in header:  # a tracker of which each arm gets a copy, with a seed of its own: this one's is not used
-        header = {**header, "prototype": {name: kept for name, kept in header["prototype"].items() if name != "draws"}}
+    if policy.disjoint:  # each arm gets a copy of the tracker, with a seed of its own: this one's is not used
+        header = {**header, "tracker": {name: kept for name, kept in header["tracker"].items() if name != "draws"}}
     digest = hashlib.blake2b(json.dumps(header, sort_keys=True, default=str).encode(), digest_size=16)
     for name in sorted(arrays):
         digest.update(name.encode())

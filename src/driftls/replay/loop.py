@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from driftls.errors import InputError, SettingsError
-from driftls.features import Features, Hashed, OuterProduct
+from driftls.features import FeatureMap, Hashed, OuterProduct
 from driftls.logs import SyntheticDay, read
 from driftls.logs.events import Block, Event
 from driftls.logs.log import Log
@@ -80,7 +80,7 @@ class Replay:
     """
 
     def __init__(
-        self, policies: Mapping[str, Any], first: Block, *, features: Features | None = None, plan: Plan | None = None
+        self, policies: Mapping[str, Any], first: Block, *, features: FeatureMap | None = None, plan: Plan | None = None
     ) -> None:
         self.plan = plan or Plan()
         self.players = [_player(name, one, features, self.plan.engine, first) for name, one in policies.items()]
@@ -151,7 +151,7 @@ class Replay:
             rounds=player.matches.lines,
             points=player.points,
             traces=player.traces,
-            seconds={**player.times(), "read": self.reading},
+            seconds={**player.seconds, "read": self.reading},
             settings={
                 "policy": described(player.policy),
                 "features": described(player.features),
@@ -168,7 +168,7 @@ def replay(
     policy: Any,
     log: Any,
     *,
-    features: Features | None = None,
+    features: FeatureMap | None = None,
     metrics: Iterable[str] = ("ctr",),
     engine: str = "auto",
     delay: int = 0,
@@ -187,7 +187,7 @@ def replay(
         New, or warm from a file. Each is changed as it learns, and in nothing else.
     log
         What `driftls.logs.read` gives, a synthetic day, or whatever `read` takes: paths, or an iterable of events.
-    features : Features, optional
+    features : FeatureMap, optional
         How a visitor and an article make an arm; by default the policy's own, else one model an article for
         `DisjointLinUCB`, and outer products where articles have features.
     metrics : iterable of str
@@ -266,7 +266,7 @@ def _go(
         kept.ended()
 
 
-def _player(name: str, policy: Any, features: Features | None, engine: str, first: Block) -> PolicyReplay:
+def _player(name: str, policy: Any, features: FeatureMap | None, engine: str, first: Block) -> PolicyReplay:
     features = features_for(name, policy, features, first)
     reason = "" if isinstance(policy, Policy) else f"a {type(policy).__name__} has no compiled loop"
     if reason and engine == "compiled":

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from driftls.errors import DriftlsError
 from driftls.estimates import Estimate, Weighted, advise, mean_reward
-from driftls.features import Features, UserFeatures
+from driftls.features import FeatureMap, UserOnly
 from driftls.logs.events import Block, Event
 from driftls.logs.shown import Logging
 from driftls.policies import Policy
@@ -59,7 +59,7 @@ class Matches:
     @property
     def ctr(self) -> float:
         """The paper's score: clicks over evaluations, times 10,000."""
-        return 1e4 * self.reward / self.evaluations if self.evaluations else float("nan")
+        return 1e4 * (self.reward / self.evaluations) if self.evaluations else float("nan")
 
     @property
     def regret(self) -> float:
@@ -95,44 +95,45 @@ class PolicyReplay:
 
     name: str
     policy: Any
-    features: Features
+    features: FeatureMap
     engine: str
     reason: str
     matches: Matches = field(default_factory=Matches)
-    seconds: dict[str, float] = field(default_factory=lambda: {"choose": 0.0, "learn": 0.0, "shadow": 0.0})
+    seconds: dict[str, float] = field(default_factory=dict)
     points: list[int] = field(default_factory=list)
     traces: dict[str, list[float]] = field(default_factory=dict)
     waiting: list[tuple[int, float]] = field(default_factory=list)  # line (which is its key) and reward
-    runs: int = 0  # of the compiled loop
-    sampled: list[float] = field(default_factory=lambda: [0.0, 0.0])  # seconds of choosing, and of all, in some of them
+    warm: bool = False  # whether all is compiled
+
+    def __post_init__(self) -> None:
+        parts = ("choose",) if self.engine == "python" else ("play",)
+        self.seconds = dict.fromkeys((*parts, "learn", "shadow"), 0.0)
 
     @property
     def disjoint(self) -> bool:
-        return isinstance(self.features, UserFeatures)
+        return isinstance(self.features, UserOnly)
 
     def step(self, block: Block, line: int, delay: int) -> None:
         """Ask for every line of a block, and learn where the choice is what was shown."""
-        if line == 0:
+        if not self.warm:
             self._warm_up(block)
         chosen = (self._python if self.engine == "python" else self._compiled)(block, line, delay)
         self.matches.add(block, chosen)
 
     def _warm_up(self, block: Block) -> None:
         """A copy plays a line, so that no compilation falls into a time that is told."""
-        twin = self._twin()
-        if twin is None:
+        self.warm = True
+        if not isinstance(self.policy, Policy):
+            return
+        try:
+            twin: Any = copy.deepcopy(self.policy)
+        except DriftlsError:  # over a history that has one owner
             return
         arms, named = arms_of(self.features, block[0])
         twin.learn(arms, 0.0, arm=twin.choose(arms, **named), **named)
         if self.engine == "compiled":
             arms, ids = arms_of_run(self.features, block.part(0, 1)), ids_of_run(block)
             play(twin, arms, np.zeros(1), play(twin, arms, None, None, ids, 1), ids, 1)
-
-    def _twin(self) -> Any:
-        try:
-            return copy.deepcopy(self.policy) if isinstance(self.policy, Policy) else None
-        except DriftlsError:  # over a history that has one owner
-            return None
 
     # -- the specification ---------------------------------------------------------------------------------------
 
@@ -183,27 +184,14 @@ class PolicyReplay:
 
     def _run(self, block: Block, line: int, delayed: bool) -> NDArray[np.int64]:
         arms, ids, n = arms_of_run(self.features, block), ids_of_run(block), len(block)
-        chosen = self._timed(arms, None if delayed else block.reward, block.shown, ids, n)
+        before = time.perf_counter()
+        chosen = play(self.policy, arms, None if delayed else block.reward, None if delayed else block.shown, ids, n)
+        self.seconds["play"] += time.perf_counter() - before
         if delayed:
             count = 1 if self.disjoint else len(ids)
             for i in np.flatnonzero(chosen == block.shown).tolist():
                 at = i * count + (0 if self.disjoint else int(block.shown[i]))
                 self._keep(arms[[at]], block[i].arm, line + i, float(block.reward[i]))
-        return chosen
-
-    def _timed(self, arms: Any, rewards: Any, shown: Any, ids: Any, n: int) -> NDArray[np.int64]:
-        """Play, by Python's clock; now and then a copy only chooses, which tells choosing from learning."""
-        self.runs += 1
-        twin = self._twin() if rewards is not None and self.runs & (self.runs - 1) == 0 else None
-        if twin is not None:
-            before = time.perf_counter()
-            play(twin, arms, None, None, ids, n)
-            self.sampled[0] += time.perf_counter() - before
-        before = time.perf_counter()
-        chosen = play(self.policy, arms, rewards, shown, ids, n)
-        spent = time.perf_counter() - before
-        self.seconds["choose"] += spent
-        self.sampled[1] += 0.0 if twin is None else spent
         return chosen
 
     # -- what is told --------------------------------------------------------------------------------------------
@@ -223,11 +211,3 @@ class PolicyReplay:
         for name, value in values.items():
             self.traces.setdefault(name, []).append(value)
         self.seconds["shadow"] += time.perf_counter() - before
-
-    def times(self) -> dict[str, float]:
-        """Seconds of choosing and of learning; compiled loops are shared out as those of them that were sampled."""
-        told = dict(self.seconds)
-        if self.sampled[1]:
-            learning = told["choose"] * max(0.0, 1.0 - self.sampled[0] / self.sampled[1])
-            told["choose"], told["learn"] = told["choose"] - learning, told["learn"] + learning
-        return told

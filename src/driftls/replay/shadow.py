@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import SettingsError
-from driftls.policies import DisjointLinUCB
 from driftls.trackers import Tracker
 from driftls.widths import constant_ridge, discount_of
 
@@ -28,7 +27,7 @@ def tracking_errors(policy: Any) -> tuple[float, float]:
 
 
 def _trackers(policy: Any) -> list[Tracker]:
-    if isinstance(policy, DisjointLinUCB):
+    if policy.disjoint:
         return [tracker for tracker in policy.trackers.values() if len(tracker)]
     return [policy.tracker]
 
@@ -50,7 +49,7 @@ def exact_widths(tracker: Tracker, arms: Any) -> NDArray[np.float64]:
 
 def width_errors(policy: Any, arms: Any, ids: Any) -> float:
     """The mean relative error of the widths of these arms; with a model an arm, `arms` is the user."""
-    if isinstance(policy, DisjointLinUCB):
+    if policy.disjoint:
         exact = np.array([exact_widths(policy.model(name), arms)[0] for name in ids])
         mine = policy.widths(arms, ids=ids)
     else:
