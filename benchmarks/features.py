@@ -83,7 +83,9 @@ def table(rows: int, repetitions: int) -> dict[str, Any]:
             works["VW, a file of lines"] = lambda: vw.Workspace(f"-d {path} -b {BITS} --noop --quiet").finish()
         seconds = least(works, repetitions)
     ours = seconds["driftls, Arrow"]
-    print(f"\n{rows:,} rows of {len(CATEGORIES)} categorical columns, 2^{BITS} indices: rows/s, and time over ours from Arrow")
+    print(
+        f"\n{rows:,} rows of {len(CATEGORIES)} categorical columns, 2^{BITS} indices: rows/s, and time over ours from Arrow"
+    )
     for name, one in seconds.items():
         print(f"  {name:<36}{rows / one:12,.0f}{one / ours:8.2f}")
     features = Features(2**BITS)

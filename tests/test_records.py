@@ -76,6 +76,13 @@ def plain(features: Features, user: dict[str, Any], item: dict[str, Any]) -> dic
     return dict(arm)
 
 
+def _optional(name: str) -> Any:
+    try:
+        return __import__(name)
+    except ImportError:
+        return None
+
+
 def alike(rows: Rows, other: Rows) -> bool:
     return rows.dim == other.dim and all(np.array_equal(a, b) for a, b in zip(rows[:3], other[:3]))
 
@@ -174,8 +181,13 @@ def test_without_pyarrow_a_table_goes_record_by_record(monkeypatch):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame([USER, {**USER, "city": None, "age": 2}], index=["x", "y"])
     expected = Features(64).table(frame)
+    frames = [
+        frame,
+        *([polars.DataFrame([USER, {**USER, "city": None, "age": 2}])] if (polars := _optional("polars")) else []),
+    ]
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert (Features(64).table(frame) != expected).nnz == 0
+    for table in frames:
+        assert (Features(64).table(table) != expected).nnz == 0
     assert (Features(64).table([USER, {**USER, "city": None, "age": 2}]) != expected).nnz == 0
 
 
@@ -378,6 +390,14 @@ def test_settings_and_arguments_that_cannot_be_are_refused():
         Features().table([USER] * 3, ITEMS[:2])
     with pytest.raises(InputError, match="a table or a list of dicts"):
         Features().table(3)
+    for table in ({"a": 31, "b": "x"}, {"a": [1, 2], "b": [1]}, {"a": "text"}):
+        with pytest.raises(InputError, match="columns of one length"):
+            Features().table(table)
+    with pytest.raises(FileFormatError, match="expected a new name or two indices below 1"):
+        from_header({**Features().to_header(), "names": ["constant", "constant"]})
+    with pytest.raises(FileFormatError, match="two indices below 1"):
+        from_header({**Features().to_header(), "names": ["constant", [0, 1]]})
+    assert from_header({"features": "Features", "cross": "all"}).names == ["constant"]  # as a study says it
     with pytest.raises(InputError, match="hashed features keep no names"):
         _ = Features(8).names
     with pytest.raises(InputError, match="expected a dict of columns, or an id"):
@@ -390,7 +410,7 @@ def test_settings_and_arguments_that_cannot_be_are_refused():
 
 def test_what_records_are():
     pa = pytest.importorskip("pyarrow")
-    for yes in ({}, {"a": 1}, [{"a": 1}], pa.table({"a": [1]})):
+    for yes in ({}, {"a": 1}, [{"a": 1}], pa.table({"a": [1]}), pa.table({"a": [1]}).to_batches()[0]):
         assert is_records(yes)
     for no in ([], [1.0], np.eye(2), 3, "text", __import__("scipy.sparse").sparse.csr_array(np.eye(2)), None):
         assert not is_records(no)

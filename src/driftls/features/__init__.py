@@ -41,7 +41,7 @@ def from_header(header: dict[str, Any]) -> FeatureMap:
     if version > VERSION:
         raise NewerFileError(f"features of version {version}, but this driftls reads up to {VERSION}. Install a newer.")
     if kind == "Features":
-        return Features(**settings).with_names(names)
+        return Features(**settings)._with_names(names)
     from driftls.features import events
 
     return events.from_settings(kind, settings)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from driftls.logs.events import Block
 
 NAMES = 2**20  # names whose codes are remembered; above, all are forgotten and looked up anew
-ENTRIES = 2**22  # entries that are made at once: what a table takes on top of its result is bounded
+ENTRIES = 2**20  # entries that are made at once: what a table takes on top of its result is bounded
 
 
 class Collisions(NamedTuple):
@@ -133,7 +133,7 @@ class Features(FeatureMap):
             counts[self._index.size[1]] += 1
         names = int(counts.sum())
         measured = float(counts[counts > 1].sum() / max(names, 1))
-        return Collisions(names, measured, float(-np.expm1((names - 1) * np.log1p(-1.0 / max(self.dim, 2)))))
+        return Collisions(names, measured, 1.0 - (1.0 - 1.0 / self.dim) ** max(names - 1, 0))
 
     def __repr__(self) -> str:
         settings = {"cross": list(self.cross), "categories": list(self.categories), "constant": self.constant}
@@ -156,7 +156,10 @@ class Features(FeatureMap):
 
             return self.rows(Block.from_events([user]))
         if items is None or (type(user) is not dict and not isinstance(user, Mapping)):
-            raise InputError(f"expected a user (a dict) and items (a list of dicts), got {user!r} and {items!r}.")
+            raise InputError(
+                "expected a user (a dict, such as row.to_dict()) and items (a list of dicts or ids, or a table), "
+                f"got {user!r} and {items!r}."
+            )
         with self._lock:
             codes: list[int] = []
             values: list[float] = []
@@ -291,11 +294,10 @@ class Features(FeatureMap):
         names = self._index.listed() if isinstance(self._index, Vocabulary) else []
         return {"dim": self.dim if self.hashed else None, **kept, "constant": self.constant, "names": names}
 
-    def with_names(self, names: Iterable[Any]) -> Features:
-        """These features with the names that a header kept."""
-        if isinstance(self._index, Vocabulary):
+    def _with_names(self, listed: Sequence[Any]) -> Features:
+        if isinstance(self._index, Vocabulary) and listed:
             self._index.cut(0)
-            self._index.fill(names)
+            self._index.fill(listed)
         return self
 
     def __reduce__(self) -> Any:
