@@ -386,8 +386,10 @@ def test_settings_and_arguments_that_cannot_be_are_refused():
         Features(categories="id")
     with pytest.raises(InputError, match="expected a user"):
         Features().arms([1.0, 2.0], ITEMS)
-    with pytest.raises(InputError, match=r"3 users and 2 items\. Use rounds"):
+    with pytest.raises(InputError, match=r"got 3 and 2\. Use rounds"):
         Features().table([USER] * 3, ITEMS[:2])
+    with pytest.raises(InputError, match="expected a pool of these features"):
+        Features().arms(USER, Features().pool(ITEMS))
     with pytest.raises(InputError, match="a table or a list of dicts"):
         Features().table(3)
     for table in ({"a": 31, "b": "x"}, {"a": [1, 2], "b": [1]}, {"a": "text"}):

@@ -131,8 +131,8 @@ def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
         if not largest < LARGEST:
             scalar(largest, column)  # which says what is wrong
         keys = [None] if place is None else range(int(place.max(initial=-1)) + 1)
-        codes = [space.code(column, key) for key in keys] if largest >= 0 else [-1] * len(keys)
-        return Cells(NONE, NONE.astype(np.int32) if place is None else place, np.array([*codes, -1]), value)
+        known = [space.code(column, key) if largest >= 0 else -1 for key in keys]
+        return Cells(NONE, NONE.astype(np.int32) if place is None else place, np.array([*known, -1]), value)
     if not (_is_text(kind) or _is_number(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind)):
         first = array.drop_null()[:1].to_pylist()
         scalar(first[0] if first else None, column)
