@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -213,7 +214,7 @@ def test_hashes_are_the_same_in_every_process_and_written_down_here():
     )
     found = {
         subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, env=env).stdout
-        for env in ({**__import__("os").environ, "PYTHONHASHSEED": seed} for seed in ("1", "2"))
+        for env in (os.environ | {"PYTHONHASHSEED": seed} for seed in ("1", "2"))
     }
 
     def place(key: int) -> int:
@@ -224,6 +225,22 @@ def test_hashes_are_the_same_in_every_process_and_written_down_here():
     codes = [crc32(name) for name in (b"constant", b"a=x", b"item.b")]
     expected = sorted([*(place(code) for code in codes), place(codes[1] << 32 | codes[2])])
     assert found == {f"{np.array(expected)}\n"}
+
+
+def test_the_same_comes_out_with_the_compiler_off():
+    script = (
+        "from driftls.features import Features\n"
+        "for features in (Features(64, cross='all'), Features(cross='all')):\n"
+        "    arms = features.arms({'a': 'x', 'n': 2.5}, [{'b': 'y'}, {'b': 'z'}])\n"
+        "    print(arms.indices, arms.values, features.table([{'a': 'new'}]))\n"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True, env=env
+        ).stdout
+        for env in (os.environ | {"NUMBA_DISABLE_JIT": off} for off in ("0", "1"))
+    }
+    assert len(found) == 1
 
 
 def test_a_vocabulary_grows_and_what_had_an_index_keeps_it():

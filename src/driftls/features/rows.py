@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.kernels.compile import kernel, leaf
+from driftls.kernels.compile import JIT, kernel, leaf
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -163,3 +163,8 @@ def assemble(
                 to += 1
         start[k + 1] = to
     return to
+
+
+if not JIT:  # as plain Python, NumPy's numbers warn where products of hashes run over
+    assemble = np.errstate(over="ignore")(assemble)
+    refill = np.errstate(over="ignore")(refill)
