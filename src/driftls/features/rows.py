@@ -142,3 +142,8 @@ def assemble(
                 to += 1
         start[k + 1] = to
     return to
+
+
+if not JIT:  # as plain Python, NumPy's numbers warn where products of hashes run over
+    assemble = np.errstate(over="ignore")(assemble)
+    refill = np.errstate(over="ignore")(refill)
