@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from driftls import logs, parallel
 from driftls.errors import DimensionError, InputError, SettingsError
-from driftls.features import Crosses, Features, from_header
+from driftls.features import FeatureMap, UserArmCrosses, from_header
 from driftls.history import Reservoir
 from driftls.policies import DisjointLinUCB, Policy, SharedPolicy
 from driftls.trackers import CD, RLS, SAGA, Tracker
@@ -59,7 +59,7 @@ class Sums(NamedTuple):
 
 
 def fit(
-    policy: Policy | DisjointLinUCB,
+    policy: SharedPolicy | DisjointLinUCB,
     shards: Sequence[Any],
     read: Callable[[Any], Rows],
     *,
@@ -72,7 +72,7 @@ def fit(
 
     Parameters
     ----------
-    policy : Policy or DisjointLinUCB
+    policy : LinUCB, Greedy or DisjointLinUCB
         Over `RLS` or `CD`; or over `SAGA` with a `Reservoir`, which then holds a uniform sample of all rows. At most
         5,000 features: the sums take d^2.
     shards, read
@@ -115,7 +115,7 @@ def fit(
     return Fit(_warm_shared(policy, sums), rows)
 
 
-def _check(policy: Policy | DisjointLinUCB) -> None:
+def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
     tracker, width = policy.tracker, policy.width
     sums = isinstance(width, DiagonalWidth) or (isinstance(width, PhiWidth) and width.method == "gd")
     if len(tracker) or getattr(policy, "_auto", False):
@@ -141,7 +141,7 @@ def _check(policy: Policy | DisjointLinUCB) -> None:
 # -- rows of a log -----------------------------------------------------------------------------------------------------
 
 
-def shown_rows(path: str, features: Features) -> Iterator[tuple[Any, Array, NDArray[np.int64]]]:
+def shown_rows(path: str, features: FeatureMap) -> Iterator[tuple[Any, Array, NDArray[np.int64]]]:
     """The arm that was shown, its reward and its id, of every line of a log; in blocks."""
     for block in logs.read(path).blocks():
         places, pool = np.unique(block.pool_start[block.pool] + block.shown, return_inverse=True)
@@ -157,9 +157,9 @@ def shown_rows(path: str, features: Features) -> Iterator[tuple[Any, Array, NDAr
         yield features.rows(alone), block.reward, alone.pool_ids[pool]
 
 
-def with_articles(features: Features, paths: Sequence[str], **where: Any) -> Features:
+def with_articles(features: FeatureMap, paths: Sequence[str], **where: Any) -> FeatureMap:
     """Crosses that know every article of the log, so that all shards give them the same blocks; others as they are."""
-    if not isinstance(features, Crosses):
+    if not isinstance(features, UserArmCrosses):
         return features
     found: dict[int, None] = {}
     for ids in parallel.in_order(parallel.parallel_map(_articles, list(paths), **where)):
