@@ -53,6 +53,11 @@ BENCHMARKS = {
         ("program", "this", "other", "ratio", "range", "same"),
         (*LOOPS, *LOGS),
     ),
+    "start": Benchmark(
+        "the first result of a process, with an empty and with a filled cache",
+        "core:start",
+        ("first result, processor seconds", "empty cache", "filled cache"),
+    ),
     "peers": Benchmark(
         "a round from Python: ours, exact methods at their best, other libraries",
         "peers:peers",
@@ -60,6 +65,24 @@ BENCHMARKS = {
             "µs a round (regret over random's)",
             "dense d = 16", "136", "1,000", "4,000",
             "sparse 15 of 136", "50 of 100,000", "100 fixed arms", "articles", "one row",
+        ),
+    ),
+    "tables": Benchmark(
+        "real tables as bandits: points against exact LinUCB tuned on other seeds",
+        "tables:tables",
+        (
+            "points against exact, tuned",
+            "rounds", "exact, tuned, %", "the same, tuned on these units",
+            "DisjointLinUCB", "LinUCB over crosses", "Vowpal Wabbit", "river",
+        ),
+    ),
+    "streams": Benchmark(
+        "real tables as regression streams: RMSE over that of exact ridge tuned on other seeds",
+        "tables:streams",
+        (
+            "RMSE over exact ridge's, tuned",
+            "rows", "exact ridge, RMSE", "the same, tuned on these units", "predicting the mean",
+            "RLS", "SAGA", "CD", "Diagonal", "Vowpal Wabbit", "river",
         ),
     ),
     "day": Benchmark(

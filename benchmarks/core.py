@@ -24,7 +24,7 @@ from benchmarks.measure import SOURCE, Options, Table, cell, one_thread, tell
 
 PROGRAMS = Path(__file__).with_name("core_programs.py")
 WARMUP = "from driftls.__main__ import main; main()"
-Trees = tuple[Path, Path]
+Trees = tuple[Path, ...]
 
 
 def core(options: Options) -> Table:
@@ -49,6 +49,15 @@ def core(options: Options) -> Table:
     if "warmup" in parts:
         rows.append(_row("driftls warmup", "s", [tuple(_seconds(tree, WARMUP, "warmup") for tree in trees)]))
     return Table(rows, f"This tree over {trees[1]}; at most {pairs} pairs of processes, processor time.")
+
+
+def start(options: Options) -> Table:
+    """This tree alone: processor seconds to a first result with an empty cache, and with the one that is left."""
+    rows = []
+    for name in COLD:
+        found = [_cold((SOURCE,), name)[0] for _ in range(options.count(3, 1))]
+        rows.append([name, *map(min, zip(*found))])
+    return Table(rows, "`choose` and `learn` of policies; imports included.")
 
 
 def _trees(options: Options) -> Trees:

@@ -7,14 +7,15 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from benchmarks import BENCHMARKS, peers
+from scipy.sparse import issparse
+
+from benchmarks import BENCHMARKS, peers, tables
 from benchmarks.measure import Mean, Options, Table, cell, difference, markdown, ratio, text, timed
 from benchmarks.peers import TUNED, exact, libraries, write_day
 from benchmarks.peers.environments import MARKER, PEERS, Peer
 from benchmarks.peers.play import later
-from benchmarks.peers.players import PLAYERS, Player
+from benchmarks.peers.players import ON_TABLES, PLAYERS, STREAM_PLAYERS, TABLE_PLAYERS, Player
 from benchmarks.peers.problems import PROBLEMS, rounds
-from scipy.sparse import issparse
 
 NOBODY = Peer("a-package-that-nobody-made", "1.0")
 
@@ -123,6 +124,36 @@ def test_every_player_has_a_class_and_every_setting_was_found():
             fit = problem.kind in player.kinds and not player.unfit(problem) and problem.name != "dense-4000"
             if player.grid and fit:
                 assert found[player.like or player.key][problem.name] in player.settings(problem.kind), player.key
+
+
+def test_every_player_of_a_real_table_is_known_and_can_play():
+    for keys, kind in ((TABLE_PLAYERS, "articles"), (STREAM_PLAYERS, "regression")):
+        for key in keys:
+            player = (ON_TABLES | PLAYERS)[key]
+            assert kind in player.kinds
+            if player.file != "ours":
+                assert player.name in {"exact": exact, "libraries": libraries}[player.file].PLAYERS
+
+
+def test_a_table_is_a_bandit_whose_right_class_has_reward_one(tmp_path):
+    X, y = np.array([[0.0, 2.0], [3.0, 0.0], [1.0, 1.0]]), np.array([1, 0, 2])
+    plain, rescaled = (tables._case("t", (X, y), flag, [4], tmp_path) for flag in (False, True))
+    assert plain.problem == ("t", "articles", 2, 3, None, 3)
+    seen = [(one.user.toarray()[0].tolist(), one.means.tolist()) for one in rounds(plain.problem, 4, plain.files[4])]
+    assert sorted(seen) == sorted((row.tolist(), np.eye(3)[c].tolist()) for row, c in zip(X, y))
+    first = next(rounds(plain.problem, 4, plain.files[4]))
+    assert [first.reward(k) for k in range(3)] == first.means.tolist()
+    others = [one.user.toarray()[0] for one in rounds(rescaled.problem, 4, rescaled.files[4])]
+    factors = np.max(others, axis=0) / X.max(axis=0)
+    assert np.allclose(others, [row * factors for row, _ in seen])  # the same order
+    assert not np.allclose(factors, 1.0)
+
+
+def test_a_table_of_numbers_is_a_stream(tmp_path):
+    X, y = np.arange(6.0).reshape(3, 2), np.array([0.5, 1.5, 2.5])
+    case = tables._case("t", (X, y), False, [4], tmp_path)
+    seen = [(one.arms[0].tolist(), one.reward(0)) for one in rounds(case.problem, 4, case.files[4])]
+    assert sorted(seen) == sorted(zip(X.tolist(), y.tolist()))
 
 
 def played(*names, monkeypatch):

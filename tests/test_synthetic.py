@@ -444,7 +444,7 @@ def test_averages_about_double_random_and_greed_loses() -> None:
 
 
 def test_a_learner_that_uses_the_visitor_beats_one_that_does_not() -> None:
-    """A strong interaction and few articles, to be seen in 60,000 lines; benchmarks/logs.py has the whole day."""
+    """A strong interaction and few articles, to be seen in 60,000 lines."""
     for seed in range(2):
         day = synthetic_day(
             lines=60_000, seed=seed, span=3000.0, churn=0.0, fade=0.0, pool_min=8, pool_max=8, interaction=1.5

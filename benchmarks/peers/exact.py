@@ -332,10 +332,47 @@ class ArticlesSparse(_Articles):
         self.enter(self.inverse[slot], self.theta[slot], given[2], given[3], reward, self.v)
 
 
+class Classes(ArticlesOnBlas):
+    """The classes of a table: one model each, of dense rows with a constant."""
+
+    def __init__(self, problem: Any, seed: int, *, kappa: float, ridge: float) -> None:
+        super().__init__(problem._replace(dim=problem.dim + 1), seed, kappa=kappa, ridge=ridge)
+
+    def prepare(self, given: Any) -> Any:
+        return given.ids, np.append(1.0, given.user.toarray()[0])
+
+
+class Ridge(ShermanMorrison):
+    """Exact least squares of dense rows with a constant, which is hardly held back."""
+
+    def __init__(self, problem: Any, seed: int, *, ridge: float) -> None:
+        super().__init__(problem._replace(dim=problem.dim + 1), seed, ridge=ridge)
+        self.inverse[0, 0] = 1e6
+
+    def prepare(self, given: Any) -> Any:
+        return np.append(1.0, given.arms[0])
+
+
+class RunningMean:
+    """Predicts the mean of what it has seen."""
+
+    def __init__(self, problem: Any, seed: int) -> None:
+        self.total, self.count = 0.0, 0
+
+    def prepare(self, given: Any) -> None:
+        return None
+
+    def choose(self, given: None) -> float:
+        return self.total / max(self.count, 1)
+
+    def learn(self, given: None, k: int, reward: float) -> None:
+        self.total, self.count = self.total + reward, self.count + 1
+
+
 PLAYERS = {
     each.__name__: each
     for each in (
         ShermanMorrison, ShermanMorrison32, Symmetric, Inversion, Cholesky, Batched, Kept, Gram, SparseScored,
-        ArticlesOnBlas, ArticlesSparse,
+        ArticlesOnBlas, ArticlesSparse, Classes, Ridge, RunningMean,
     )
 }  # fmt: skip

@@ -45,14 +45,14 @@ class VowpalWabbit(Peer):
 
     def begin(self, *, explore: str = "", rate: float = 0.5) -> None:
         vw = import_module("vowpalwabbit")
-        bandit = f"--cb_explore_adf {explore}" if self.kind != "regression" else "--noconstant"
+        bandit = f"--cb_explore_adf {explore}" if self.kind != "regression" else ""
         pairs = "-q ua" if self.kind == "articles" else ""
         options = f"{bandit} {pairs} -l {rate} -b 20 --quiet --random_seed {self.seed + 1}"
         self.vw = vw.Workspace(options)
 
     def prepare(self, given: Any) -> Any:
         if self.kind == "articles":
-            user = " ".join(f"{j}:{v:.6g}" for j, v in zip(given.user.indices.tolist(), given.user.data.tolist()))
+            user = " ".join(f"f{j}:{v:.6g}" for j, v in zip(given.user.indices.tolist(), given.user.data.tolist()))
             return [f"shared |u {user}", *(f"|a {name}" for name in given.ids.tolist())]
         if isinstance(given.arms, np.ndarray):
             lines = ["|a " + " ".join(f"{j}:{v:.6g}" for j, v in enumerate(row)) for row in given.arms.tolist()]
@@ -79,6 +79,10 @@ class VowpalWabbit(Peer):
         self.examples[k + (self.kind == "articles")].set_label_string(f"0:{-reward}:{self.chance}")
         self.vw.learn(self.examples)
         self.vw.finish_example(self.examples)
+
+
+class VowpalWabbitClasses(VowpalWabbit):
+    """On real tables, where it has a grid of its own."""
 
 
 # -- contextualbandits -----------------------------------------------------------------------------------------------
@@ -169,6 +173,31 @@ class RiverSGD(_River):
             return self.rng.integers(len(arms))
         scores = [self.predict(x) for x in arms]
         return scores.index(max(scores))
+
+
+class RiverScaled(Peer):
+    """As its documentation asks for: a scaler before a linear regression, one an arm, epsilon-greedy."""
+
+    def begin(self, *, rate: float = 0.01, epsilon: float = 0.0) -> None:
+        self.rate, self.epsilon = rate, epsilon
+        self.models = [self._model() for _ in range(self.problem.arms or 1)]
+
+    def _model(self) -> Any:
+        linear, optim = import_module("river.linear_model"), import_module("river.optim")
+        scaler = import_module("river.preprocessing").StandardScaler()
+        return scaler | linear.LinearRegression(optimizer=optim.SGD(self.rate))
+
+    def prepare(self, given: Any) -> Any:
+        return dict(enumerate((given.arms if self.kind == "regression" else given.user.toarray())[0].tolist()))
+
+    def choose(self, x: Any) -> Any:
+        if self.epsilon and self.rng.random() < self.epsilon:
+            return self.rng.integers(len(self.models))
+        scores = [model.predict_one(x) for model in self.models]
+        return scores[0] if self.kind == "regression" else scores.index(max(scores))
+
+    def learn(self, x: Any, k: int, reward: float) -> None:
+        self.models[k].learn_one(x, reward)
 
 
 class RiverDisjoint(Peer):
@@ -322,7 +351,7 @@ class ScikitLearn(Peer):
 PLAYERS = {
     each.__name__: each
     for each in (
-        VowpalWabbit, ContextualBandits, ContextualBandits32, RiverSGD, RiverDisjoint, BayesianBandits, MABWiser,
-        ScikitLearn,
+        VowpalWabbit, VowpalWabbitClasses, ContextualBandits, ContextualBandits32, RiverSGD, RiverScaled, RiverDisjoint,
+        BayesianBandits, MABWiser, ScikitLearn,
     )
 }  # fmt: skip

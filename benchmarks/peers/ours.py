@@ -67,16 +67,24 @@ class Articles:
         self.policy.learn(given[0], reward, arm=k, ids=given[1])
 
 
+class Classes(Articles):
+    """The classes of a table: a user is a dense row."""
+
+    def prepare(self, given: Any) -> Any:
+        return given.user.toarray()[0], given.ids
+
+
 class Crosses(Articles):
     """One theta over user x article crosses."""
 
     def __init__(self, problem: Any, seed: int, *, make: Callable[[Any, int], Any]) -> None:
         super().__init__(problem, seed, make=make)
         self.block_of: dict[int, int] = {}
+        self.blocks, self.shared = problem.arms or BLOCKS, problem.arms is None
 
     def prepare(self, given: Any) -> Any:
         blocks = [self.block_of.setdefault(name, len(self.block_of)) for name in given.ids.tolist()]
-        return Crossed(given.user, blocks, BLOCKS, shared=True)
+        return Crossed(given.user, blocks, self.blocks, shared=self.shared)
 
     def choose(self, given: Any) -> Any:
         return self.policy.choose(given)
@@ -136,6 +144,8 @@ PLAYERS: dict[str, Any] = {
             tracker=SAGA(problem.dim * (BLOCKS + 1), steps=8, seed=seed), width=DiagonalWidth(), seed=seed
         ),
     ),
+    "classes": _with(Classes, make=lambda problem, seed: DisjointLinUCB(problem.dim, seed=seed)),
+    "class-crosses": _with(Crosses, make=lambda problem, seed: LinUCB(problem.dim * problem.arms, seed=seed)),
     "rls": _with(Regression, make=lambda dim, seed: RLS(dim)),
     "saga-rows": _with(Regression, make=_saga),
     "cd-rows": _with(Regression, make=lambda dim, seed: CD(dim)),

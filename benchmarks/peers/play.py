@@ -47,7 +47,7 @@ def play(job: dict[str, Any], problems: ModuleType, make: Any) -> dict[str, Any]
     problem = problems.Problem(*job["problem"])
     regression = problem.kind == "regression"
     player = make(problem, job["seed"], **job["settings"])
-    begin, spent, lost, random, gained, crc = perf_counter(), 0, 0.0, 0.0, 0.0, 0
+    begin, spent, lost, random, gained, late, crc = perf_counter(), 0, 0.0, 0.0, 0.0, 0.0, 0
     chosen: list[int] = []
     learned: list[int] = []
     for n, each in enumerate(problems.rounds(problem, job["seed"], job["file"]), 1):
@@ -71,13 +71,15 @@ def play(job: dict[str, Any], problems: ModuleType, make: Any) -> dict[str, Any]
             spent += chosen[-1] + learned[-1]
         mean = float(each.means[k])
         if regression:
-            lost, random = lost + (float(answer) - mean) ** 2, random + mean * mean
+            error = (float(answer) - mean) ** 2
+            lost, random, late = lost + error, random + mean * mean, late + error * (n > problem.most // 2)
         else:
             best = float(each.means.max())
             lost, random, gained = lost + best - mean, random + best - float(each.means.mean()), gained + mean
     count = len(chosen)
     found = {"rounds": count, "digest": crc, "choose": later(chosen), "learn": later(learned)}
-    return found | {"share": lost / random, "lost": lost / count, "reward": gained / count}
+    late /= max(count - problem.most // 2, 1)  # the mean squared error of the later half
+    return found | {"share": lost / random, "late": late, "reward": gained / count}
 
 
 def later(nanoseconds: list[int]) -> float:

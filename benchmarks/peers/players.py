@@ -130,3 +130,32 @@ PLAYERS = {
         _peer("scikit-learn SGD", "scikit-learn", "ScikitLearn", (*ALL, "articles"), STEPS),
     )
 }  # fmt: skip
+
+# real tables: what benchmarks/tables.py plays, the tuned one first
+_WIDE = _grid("kappa", (0.01, 0.03, 0.1, 0.3, 1.0), "ridge", (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0))
+_RIDGES = tuple({"ridge": 10.0**power} for power in range(-4, 6))
+_RIVER = _grid("rate", (0.003, 0.01, 0.03), "epsilon", (0.02, 0.1))
+_SQUARECB = _grid(
+    "explore", tuple(f"--squarecb --gamma_scale {scale}" for scale in (10, 100, 1000)), "rate", (0.5, 8.0)
+)
+ON_TABLES = {
+    player.key: player
+    for player in (
+        Player("exact, tuned", "exact", "exact", "Classes", ("articles",), {"": _WIDE}),
+        Player("exact ridge, tuned", "exact", "exact", "Ridge", ("regression",), {"": _RIDGES}),
+        Player("predicting the mean", "exact", "exact", "RunningMean", ("regression",)),
+        _ours("DisjointLinUCB, dense", "classes", "articles"),
+        _ours("LinUCB over crosses", "class-crosses", "articles"),
+        _peer("Vowpal Wabbit, classes", "vowpalwabbit", "VowpalWabbitClasses", ("articles",), {"": _SQUARECB}),
+        _peer("river, scaled", "river", "RiverScaled", ("articles", "regression"), {"": _RIVER, "regression": (
+            {"rate": 0.001}, {"rate": 0.003}, {"rate": 0.01}, {"rate": 0.03}, {"rate": 0.1},
+        )}),
+    )
+}  # fmt: skip
+TABLE_PLAYERS = (
+    "exact:Classes", "ours:classes", "ours:class-crosses", "libraries:VowpalWabbitClasses", "libraries:RiverScaled",
+)  # fmt: skip
+STREAM_PLAYERS = (
+    "exact:Ridge", "exact:RunningMean", "ours:rls", "ours:saga-rows", "ours:cd-rows", "ours:diagonal-rows",
+    "libraries:VowpalWabbit", "libraries:RiverScaled",
+)  # fmt: skip

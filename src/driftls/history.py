@@ -297,7 +297,7 @@ class Mapped(History):
         """Write everything to disk and let go of the folder; the tracker can still predict, but no longer learn."""
         self.flush()
         held, seen = len(self), self.seen
-        self.counts["capacity"] = held  # where the tracker still looks: no room, so it asks, and is told
+        self.frame.set(count=held, room=0)  # where the tracker still looks: no room, so it asks, and is told
         counts = Frame(COUNTS)
         counts.set(kind=self.kind, held=held, seen=seen)
         self._mapped, self.counts, self.closed = (self.arrays, self.counts), counts, True

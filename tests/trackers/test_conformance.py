@@ -65,5 +65,5 @@ class Curious(SAGA):
     [(Forgetful, checks.a_refused_call_changes_nothing), (Curious, checks.a_question_changes_nothing)],
 )
 def test_the_checks_notice(kind, check):
-    with pytest.raises(AssertionError, match="changed|header"):
+    with pytest.raises(AssertionError, match=r"changed|header"):
         check(lambda: kind(4, seed=0))

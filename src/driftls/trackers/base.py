@@ -270,7 +270,7 @@ class Tracker(Saveable):
 
     def __len__(self) -> int:
         """Rows seen: n."""
-        return self.history.seen
+        return self.history.seen if self._stage.sparse is not None else 0
 
     @property
     def n(self) -> int:
@@ -344,9 +344,14 @@ class Tracker(Saveable):
             }
             arrays: dict[str, Any] = {"unread": self._draws.unread()}
             if self.sparse is not None:
-                arrays |= {f"state.{name}": np.array(array) for name, array in self._state.items()}
+                arrays |= {f"state.{name}": np.array(array) for name, array in self._kept_state().items()}
                 arrays |= {f"history.{name}": np.array(array) for name, array in self.history.saved_arrays().items()}
         return header, arrays
+
+    def _kept_state(self) -> dict[str, NDArray[Any]]:
+        """The state as a file keeps it: of a table with an entry a row, those of the rows held."""
+        held = len(self.history)
+        return {name: array[:held] if name == "residual" else array for name, array in self._state.items()}
 
     @classmethod
     def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
@@ -381,13 +386,11 @@ class Tracker(Saveable):
                 raise CorruptFileError(f"{name} must be a finite number, got {value}. Restore the file from a copy.")
             self.frame[name] = value
         self._follow_history()
-        for name, array in self._state.items():
-            kept = expect(arrays, f"state.{name}", array.shape if name != "residual" else (None,), array.dtype)
-            if kept.size > array.size or (name == "residual" and kept.size < len(self.history)):
-                raise CorruptFileError(f"`{name}` has {kept.size} entries, expected {array.size}.")
+        for name, array in self._kept_state().items():
+            kept = expect(arrays, f"state.{name}", array.shape, array.dtype)
             if not np.isfinite(kept).all():
                 raise CorruptFileError(f"`{name}` is not finite. Restore the file from a copy.")
-            array[: len(kept)] = kept
+            array[...] = kept
         self._restored()
 
     def _restored(self) -> None:

