@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import CASES, make, rows
 from safetensors.numpy import save_file
 
 import driftls
+from cases import CASES, make, rows
 from driftls import persistence
 from driftls.errors import (
     CorruptFileError,

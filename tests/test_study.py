@@ -123,7 +123,7 @@ def test_every_knob_reaches_its_policy(name):
 
 
 def test_a_policy_refuses_a_knob_that_it_does_not_have():
-    with pytest.raises(SettingsError, match=r"greedy has no knob 'steps'\. It has: ridge"):
+    with pytest.raises(SettingsError, match=r"greedy has no setting 'steps'\. It has: ridge"):
         registry.make("greedy", 3, steps=2)
 
 
