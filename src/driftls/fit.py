@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from driftls import logs, parallel
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap, UserArmCrosses, from_header
-from driftls.history import Reservoir
+from driftls.history import History, Reservoir
 from driftls.policies import DisjointLinUCB, Policy, SharedPolicy
 from driftls.trackers import CD, RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, PhiWidth
@@ -97,7 +97,7 @@ def fit(
     """
     _check(policy)
     history = policy.tracker.history
-    room = None if history is None else history.capacity
+    room = history.capacity if isinstance(history, Reservoir) else None
     work = partial(_sums, read=read, dim=policy.dim, room=room, by_id=isinstance(policy, DisjointLinUCB), seed=seed)
     total: dict[Any, Sums] = {}
     numbered = parallel.parallel_map(work, list(enumerate(shards)), workers=workers, cluster=cluster)
@@ -127,8 +127,9 @@ def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
             f"{width!r} has to see every row in turn, and sums have none. Use linucb, flinucb-cd or flinucb-saga, or "
             "learn the rows through the policy."
         )
-    if not (isinstance(tracker, RLS | CD) and tracker.history is None) and not (
-        isinstance(tracker, SAGA) and isinstance(tracker.history, Reservoir)
+    keeps = type(tracker.history)  # the plain History keeps no rows
+    if not (isinstance(tracker, RLS | CD) and keeps is History) and not (
+        isinstance(tracker, SAGA) and keeps is Reservoir
     ):
         raise SettingsError(f"fit needs RLS, CD, or SAGA with history=Reservoir(capacity), got {tracker!r}.")
     if tracker.dim > MOST_FEATURES:
