@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import CASES, make, rows
 from safetensors.numpy import save_file
 
 import driftls
+from cases import CASES, make, rows
 from driftls import persistence
 from driftls.errors import (
     CorruptFileError,
@@ -40,8 +40,8 @@ TESTS = Path(__file__).parent
 def saved(tmp_path):
     """A small tracker, its file, and the file's bytes."""
     X, y = rows(density=0.5)
-    tracker = SAGA(X.shape[1], history=Reservoir(3), steps=2).fresh(seed=0, tape=4)  # a file of a few hundred bytes
-    tracker.partial_fit(sp.csr_array(X[:9]), y[:9])
+    tracker = SAGA(X.shape[1], seed=0, history=Reservoir(3)).partial_fit(sp.csr_array(X[:9]), y[:9])
+    tracker._draws.take(int(8192 - tracker._draws.cursor[0]) - 4)  # a file of a few hundred bytes of data
     path = tmp_path / "t.safetensors"
     tracker.save(path)
     return tracker, path, path.read_bytes()
@@ -72,7 +72,7 @@ def test_a_file_with_something_behind_it_is_refused(saved):
     assert_refused(path, content + b"\0")
 
 
-@pytest.mark.parametrize("mask", [0x01, 0xFF])
+@pytest.mark.parametrize("mask", [0x01, 0x02, 0x0F, 0x20, 0x80, 0xFF])
 def test_every_changed_byte_of_the_header_is_noticed(saved, mask):
     _, path, content = saved
     for at in range(header_end(content)):
@@ -101,7 +101,7 @@ def test_every_changed_byte_of_the_data_is_noticed(saved):
         (b'"shape":[2,6]', b'"shape":[4,3]'),
         (b'"data_offsets":[0,', b'"data_offsets":[0.'),
         (b'"data_offsets":[0,', b'"data_offsets":{0,'),
-        (b"max_norm2", b"Max_norm2"),
+        (b"residual", b"Residual"),
     ],
 )
 def test_bytes_that_would_be_read_as_something_else_are_refused(saved, old, new):
@@ -112,7 +112,7 @@ def test_bytes_that_would_be_read_as_something_else_are_refused(saved, old, new)
 
 def test_swapped_arrays_are_refused(saved):
     _, path, content = saved
-    for old, new in ((b"state.coords", b"state.coordz"), (b'sparse\\": true', b'sparse\\":false')):
+    for old, new in ((b"state.residual", b"history.values"), (b'sparse\\": true', b'sparse\\":false')):
         assert old in content
         assert_refused(path, content.replace(old, new))
 
@@ -149,9 +149,9 @@ def test_a_file_of_the_first_version_is_refused_with_what_to_do(saved):
     "changes",
     [
         {"version": "2"}, {"version": True}, {"version": None}, {"version": -1}, {"version": 2.5}, {"version": 0},
-        {"sums": []}, {"sums": {}}, {"sums": {"state.scalars": "1"}}, {"sums": {"state.scalars": -1}}, {"sums": None},
+        {"sums": []}, {"sums": {}}, {"sums": {"state.coords": "1"}}, {"sums": {"state.coords": -1}}, {"sums": None},
         {"settings": None}, {"settings": 3}, {"settings": {}}, {"settings": {"dim": -3}},
-        {"settings": {"dim": 10**400}},        {"draws": None}, {"history": {"kind": "Sofa"}}, {"history": []},
+        {"settings": {"dim": 10**400}}, {"draws": None}, {"history": {"kind": "Sofa"}}, {"history": []},
     ],
     ids=str,
 )  # fmt: skip
@@ -296,7 +296,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("wait", [0.0, 0.051])
+@pytest.mark.parametrize("wait", [0.0, 0.017, 0.051, 0.23])
 def test_a_kill_during_a_save_leaves_the_old_file_or_the_new_one(wait, tmp_path):
     path = tmp_path / "t.safetensors"
     child = subprocess.Popen(
@@ -433,6 +433,5 @@ def test_nothing_of_ours_pickles():
         r"\b(import|from)\s+(pickle|dill|cloudpickle|marshal|shelve)\b|allow_pickle\s*=\s*True|joblib.*\b(dump|load)\b"
     )
     for file in source.rglob("*.py"):
-        for line in file.read_text().splitlines():
-            if loaders.search(line):  # our checks see to it that a copy by pickle is a copy
-                assert (file.parent.name, line) == ("testing", "import pickle")
+        if file.parent.name != "testing":  # which asks that trackers can be pickled
+            assert not [line for line in file.read_text().splitlines() if loaders.search(line)], file

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from driftls import logs, parallel
 from driftls.errors import DimensionError, InputError, SettingsError
-from driftls.features import Crosses, Features, from_header
-from driftls.history import Reservoir
-from driftls.kernels.learn import NOTHING
+from driftls.features import FeatureMap, UserArmCrosses, from_header
+from driftls.history import History, Reservoir
 from driftls.policies import DisjointLinUCB, Policy, SharedPolicy
 from driftls.trackers import CD, RAW, RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, PhiWidth
@@ -60,7 +59,7 @@ class Sums(NamedTuple):
 
 
 def fit(
-    policy: Policy | DisjointLinUCB,
+    policy: SharedPolicy | DisjointLinUCB,
     shards: Sequence[Any],
     read: Callable[[Any], Rows],
     *,
@@ -73,7 +72,7 @@ def fit(
 
     Parameters
     ----------
-    policy : Policy or DisjointLinUCB
+    policy : LinUCB, Greedy or DisjointLinUCB
         Over `RLS` or `CD`; or over `SAGA` with a `Reservoir`, which then holds a uniform sample of all rows. At most
         5,000 features: the sums take d^2.
     shards, read
@@ -98,7 +97,7 @@ def fit(
     """
     _check(policy)
     history = policy.tracker.history
-    room = history.capacity
+    room = history.capacity if isinstance(history, Reservoir) else None
     work = partial(_sums, read=read, dim=policy.dim, room=room, by_id=isinstance(policy, DisjointLinUCB), seed=seed)
     total: dict[Any, Sums] = {}
     numbered = parallel.parallel_map(work, list(enumerate(shards)), workers=workers, cluster=cluster)
@@ -116,7 +115,7 @@ def fit(
     return Fit(_warm_shared(policy, sums), rows)
 
 
-def _check(policy: Policy | DisjointLinUCB) -> None:
+def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
     tracker, width = policy.tracker, policy.width
     sums = isinstance(width, DiagonalWidth) or (isinstance(width, PhiWidth) and width.method == "gd")
     if len(tracker) or getattr(policy, "_auto", False):
@@ -133,8 +132,9 @@ def _check(policy: Policy | DisjointLinUCB) -> None:
             "fit takes sums of rows as they are, and this tracker measures features in units that it finds on its way. "
             "Build it with scale=False, intercept=False, and give the rows a constant."
         )
-    if not (isinstance(tracker, RLS | CD) and tracker.history.kind == NOTHING) and not (
-        isinstance(tracker, SAGA) and isinstance(tracker.history, Reservoir)
+    keeps = type(tracker.history)  # the plain History keeps no rows
+    if not (isinstance(tracker, RLS | CD) and keeps is History) and not (
+        isinstance(tracker, SAGA) and keeps is Reservoir
     ):
         raise SettingsError(f"fit needs RLS, CD, or SAGA with history=Reservoir(capacity), got {tracker!r}.")
     if tracker.dim > MOST_FEATURES:
@@ -147,7 +147,7 @@ def _check(policy: Policy | DisjointLinUCB) -> None:
 # -- rows of a log -----------------------------------------------------------------------------------------------------
 
 
-def shown_rows(path: str, features: Features) -> Iterator[tuple[Any, Array, NDArray[np.int64]]]:
+def shown_rows(path: str, features: FeatureMap) -> Iterator[tuple[Any, Array, NDArray[np.int64]]]:
     """The arm that was shown, its reward and its id, of every line of a log; in blocks."""
     for block in logs.read(path).blocks():
         places, pool = np.unique(block.pool_start[block.pool] + block.shown, return_inverse=True)
@@ -163,9 +163,9 @@ def shown_rows(path: str, features: Features) -> Iterator[tuple[Any, Array, NDAr
         yield features.rows(alone), block.reward, alone.pool_ids[pool]
 
 
-def with_articles(features: Features, paths: Sequence[str], **where: Any) -> Features:
+def with_articles(features: FeatureMap, paths: Sequence[str], **where: Any) -> FeatureMap:
     """Crosses that know every article of the log, so that all shards give them the same blocks; others as they are."""
-    if not isinstance(features, Crosses):
+    if not isinstance(features, UserArmCrosses):
         return features
     found: dict[int, None] = {}
     for ids in parallel.in_order(parallel.parallel_map(_articles, list(paths), **where)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import config
 from numpy.typing import NDArray
 
 from driftls.inputs import Rows
@@ -144,6 +145,6 @@ def assemble(
     return to
 
 
-if not JIT:  # as plain Python, NumPy's numbers warn where products of hashes run over
+if config.DISABLE_JIT:  # as plain Python, NumPy's numbers warn where products of hashes run over
     assemble = np.errstate(over="ignore")(assemble)
     refill = np.errstate(over="ignore")(refill)
