@@ -7,6 +7,7 @@ on drawn rows with a tail average, was decided on the seeds 1000 to 1007; its st
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +28,11 @@ VARIANTS = {
 }
 
 
-def _drawn(actions, seed, steps):
+def _drawn(actions: Any, seed: int, steps: int) -> PEGE:
     return PEGE(actions, method=GD(actions.dim, regularisation=0.0, steps=steps, seed=seed))
 
 
-def _phases(dim, rounds):
+def _phases(dim: int, rounds: int) -> float:
     """The m for which m d + m(m + 1)/2 rounds are over."""
     half = dim + 0.5
     return -half + math.sqrt(half**2 + 2 * rounds)
@@ -40,7 +41,7 @@ def _phases(dim, rounds):
 def pege(options: Options) -> Table:
     dim, rounds = (10, 20_000) if options.quick else (50, 10**6)
     seeds, actions, points = range(options.count(20, 4)), Sphere(dim), np.array([rounds // 10, rounds])
-    regret = {}
+    regret: dict[str, list[Any]] = {}
     for name, make in VARIANTS.items():
         regret[name] = []
         for seed in seeds:

