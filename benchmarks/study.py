@@ -63,6 +63,7 @@ def fit(options: Options) -> Table:
         with ProcessPoolExecutor(1) as pool:  # what writing takes is not this process's
             tell("writing days")
             paths = pool.submit(_days, Path(folder), count).result()
+        next(iter(read(paths[0]).blocks()))  # which may compile
         begin = time.process_time()
         some = paths[: max(1, len(paths) // 4)]
         alone = sum(len(block) for path in some for block in read(path).blocks()) / (time.process_time() - begin)

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from benchmarks.measure import TUNING, Mean, Options, Table, difference, mean, ratio, tell
 from benchmarks.peers import Failed, best_of, job_of, played
@@ -128,7 +127,12 @@ ONCE = 50  # seconds that a pass may take
 # -- playing ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+def _tuning(rows: int, quick: bool) -> range:
+    """Seeds on which settings are found: more where a pass says less."""
+    return range(TUNING, TUNING + (1 if quick else 2 if rows > 600 else 4))
+
+
+@dataclass(frozen=True, eq=False)
 class Case:
     """A table, as it is or rescaled, with the files of its seeds."""
 
@@ -146,48 +150,40 @@ def _case(name: str, data: Data, rescaled: bool, seeds: list[int], folder: Path)
         factors = 10.0 ** rng.uniform(-3.0, 3.0, X.shape[1])
         rows = (X * factors if rescaled else X)[order]
         files[seed] = str(folder / f"{name}-{rescaled}-{seed}.npz")
-        np.savez(files[seed], **({"X": rows, "y": y[order]} if arms is None else _rounds(rows, y[order], arms)))
-    kind = "regression" if arms is None else "articles"
+        np.savez(files[seed], X=rows, y=y[order])
+    kind = "regression" if arms is None else "classes"
     return Case(Problem(name, kind, X.shape[1], arms, None, len(y)), files)
 
 
-def _rounds(X: Any, classes: Any, arms: int) -> dict[str, Any]:
-    """A day with one pool: each row a user, the mean of an arm 1 if it is the right class."""
-    users = csr_array(X)
-    return {
-        "pool_start": np.array([0, arms]),
-        "pool_ids": np.arange(arms),
-        "pool": np.zeros(len(classes), int),
-        "user_start": users.indptr,
-        "user_index": users.indices,
-        "user_value": users.data,
-        "truth": (classes[:, None] == np.arange(arms)).ravel().astype(float),
-        "noise": np.full(len(classes), 0.5),
-    }
+def _play(key: str, cases: list[Case], seeds: range, quick: bool, folder: Path) -> list[list[float]] | str:
+    """What a player gets on each case, seed by seed; or why it does not play.
 
-
-def _play(key: str, cases: list[Case], seeds: range, tuning: range, folder: Path) -> list[list[float]] | str:
-    """What a player gets on each case, seed by seed; or why it does not play. Its settings are the best on `tuning`."""
+    Its settings are the best on other seeds of the table as it is; exact methods are tuned again once it is rescaled.
+    """
     player, python = (ON_TABLES | PLAYERS)[key], sys.executable
+    found: dict[Any, Any] = {}
     try:
         if player.group in PEERS:
             python = environment(PEERS[player.group])
         jobs = []
         for case in cases:
             tell(f"{case.problem.name}: {player.label}")
-            settings = best_of(player, python, case.problem, folder, tuning, case.files)
+            table = case if player.group == "exact" else case.problem.name
+            if table not in found:
+                tuning = _tuning(case.problem.most, quick)
+                found[table] = best_of(player, python, case.problem, folder, tuning, case.files)
             jobs += [
-                job_of(case.problem, seed, folder, settings=settings, seconds=ONCE, file=case.files[seed])
+                job_of(case.problem, seed, folder, settings=found[table], seconds=ONCE, file=case.files[seed])
                 for seed in seeds
             ]
-        found = played(player, python, jobs, folder)
+        runs = played(player, python, jobs, folder)
     except (NotInstalled, Failed) as error:
         return f"{player.label}: {error}"
-    for job, one in zip(jobs, found):
+    for job, one in zip(jobs, runs):
         if one["rounds"] != job["problem"][-1]:
             return f"{player.label}: not through {job['problem'][0]} in {ONCE} seconds"
     # a root mean squared error of the later half, or a mean reward
-    kept = [one["late"] ** 0.5 if job["problem"][1] == "regression" else one["reward"] for job, one in zip(jobs, found)]
+    kept = [one["late"] ** 0.5 if job["problem"][1] == "regression" else one["reward"] for job, one in zip(jobs, runs)]
     return np.reshape(kept, (len(cases), len(seeds))).tolist()
 
 
@@ -196,20 +192,21 @@ def _compare(
 ) -> tuple[list[Case], dict[str, Any], list[str], str]:
     """All players on all tables, first as they are and then rescaled; the first player is the tuned one."""
     names = options.wanted(loaders) if options.only or not options.quick else list(quick)
-    seeds, few = range(options.count(16, 3)), 1 if options.quick else 4
-    tuning = range(TUNING, TUNING + few)
+    seeds = range(options.count(16, 3))
     with tempfile.TemporaryDirectory(prefix="driftls-tables-") as made:
         folder, skipped = Path(made), []
         data = {name: loaders[name]() for name in names}
         cases = [
-            _case(name, data[name], rescaled, [*seeds, *tuning], folder) for rescaled in (False, True) for name in names
+            _case(name, data[name], rescaled, [*seeds, *_tuning(len(data[name][1]), options.quick)], folder)
+            for rescaled in (False, True)
+            for name in names
         ]
         found = {}
         for key in keys:
-            result = _play(key, cases, seeds, tuning, folder)
+            result = _play(key, cases, seeds, options.quick, folder)
             found[key] = result if isinstance(result, list) else None
             skipped += [] if isinstance(result, list) else [result]
-    note = f"{len(seeds)} seeds; settings of exact methods and libraries: the best of a grid, by {few} other seeds."
+    note = f"{len(seeds)} seeds; settings of exact methods and libraries are the best of a grid on other seeds."
     return cases, found, skipped, note
 
 
