@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ SHAPES = ((64, None), (1024, None), (16_384, None), (1000, 10), (1_000_000, 10),
 
 def rows(options: Options) -> Table:
     """Rows of a block that stays in cache: arithmetic alone."""
-    rng, ns = np.random.default_rng(0), {name: dict.fromkeys(SHAPES) for name in ROWS}
+    rng = np.random.default_rng(0)
+    ns: dict[str, dict[Any, float | None]] = {name: dict.fromkeys(SHAPES) for name in ROWS}
     for d, nnz in SHAPES:
         if options.quick and d > 1024:
             continue
@@ -37,7 +39,7 @@ def rows(options: Options) -> Table:
         names = [name for name in ROWS if name not in SQUARE or d <= 1024]
         tell(f"d = {d:,}, {nnz or 'dense'}")
         trackers = {name: ROWS[name](d).partial_fit(X, y) for name in names}
-        found = timed({name: lambda t=t: t.partial_fit(X, y) for name, t in trackers.items()}, options.count(9, 3))
+        found = timed({name: partial(t.partial_fit, X, y) for name, t in trackers.items()}, options.count(9, 3))
         for name, times in found.items():
             ns[name][d, nnz] = 1e9 * times.least / X.shape[0]
     return Table([[name, *each.values()] for name, each in ns.items()], "The least of some repetitions, in turn.")
