@@ -16,7 +16,7 @@ from driftls import paper
 from driftls.actions import Sphere
 from driftls.environments import LinearBandit
 from driftls.policies.pege import PEGE, play
-from driftls.trackers import GD
+from driftls.trackers import GD, RAW
 
 VARIANTS = {
     "PEGE, exact": lambda actions, seed: PEGE(actions),
@@ -29,7 +29,7 @@ VARIANTS = {
 
 
 def _drawn(actions: Any, seed: int, steps: int) -> PEGE:
-    return PEGE(actions, method=GD(actions.dim, regularisation=0.0, steps=steps, seed=seed))
+    return PEGE(actions, method=GD(actions.dim, regularisation=0.0, steps=steps, seed=seed, **RAW))
 
 
 def _phases(dim: int, rounds: int) -> float:

@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from driftls.kernels import objects
+from driftls.kernels import learn, objects, parts
 
 needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files to another user"
@@ -145,6 +146,22 @@ def test_what_other_versions_left_is_removed_and_ours_is_kept(cache):
     (cache / "notes.txt").write_text("somebody's")
     assert objects.remove_stale() == 3
     assert sorted(path.name for path in cache.iterdir()) == ["notes.txt", ours]
+
+
+def test_a_part_of_somebody_else_is_compiled_anew_when_its_file_changes(tmp_path):
+    digests = set()
+    for number in (1, 2):
+        file = tmp_path / "mine.py"
+        file.write_text(f"def mine(i, n):\n    return {number}.0 * i\n")
+        space: dict[str, Any] = {"__name__": "mine"}
+        exec(compile(file.read_text(), str(file), "exec"), space)
+        typed: dict[str, Any] = {"__name__": "typed"}
+        exec(file.read_text(), typed)  # as in a notebook: there is no file
+        for function in (space["mine"], typed["mine"]):
+            digests.add(objects.part_digest(parts.entry(function)))
+            del parts.PARTS[f"{function.__module__}_mine"]
+    assert len(digests) == 4
+    assert objects.part_digest(learn.learn) == objects.source_digest()[:24] not in digests
 
 
 # -- whole processes -----------------------------------------------------------------------------------------------

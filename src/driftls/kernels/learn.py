@@ -125,6 +125,21 @@ def has_room(t: Any, rows: Any, i: int) -> bool:
 
 
 @inner
+def all_fit(t: Any, rows: Any, i: int, n: int) -> bool:
+    """Whether rows i ... n - 1 of the block have a place each: what can fail must fail before the first one is taken"""
+    c, count = counts(t.counts), n - i
+    if t.step_kind == TABLE and c.seen + count > t.step_length:
+        return False
+    if t.ridge_kind == TABLE and c.seen + count > t.ridge_length:
+        return False
+    if c.kind != GROWING:  # a bounded history asks for no more than it may have, piece by piece
+        return True
+    history = rows_at(t.history)
+    nnz = integers(rows.stop)[n - 1] - integers(rows.start)[i] if rows.sparse != 0 else 0
+    return c.held + count <= history.count and (rows.sparse == 0 or c.used + nnz <= history.room)
+
+
+@inner
 def step_fault(t: Any, rows: Any, i: int, n: int) -> int:
     """Whether the step of round n would diverge on row i"""
     if t.guard == 0 or t.step_kind == NORMALISED or (t.step_kind == TABLE and n > t.step_length):
@@ -208,7 +223,7 @@ def learn(t: Any, i: int, n: int) -> float:
             t.checked = 0
             return float(fault)
         t.checked = n
-        if n - i > 1:  # whatever can fail for want of room fails now, before the first row of a block is taken
+        if n - i > 1 and not all_fit(t, rows, i, n):
             return float(NO_ROOM)
     for k in range(i, n):
         t.done = k

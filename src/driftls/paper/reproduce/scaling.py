@@ -10,7 +10,6 @@ import numpy as np
 from driftls import paper
 from driftls.environments import FreshContexts
 from driftls.paper.reproduce.baselines import BASELINES
-from driftls.paper.reproduce.replays import _play
 from driftls.paper.reproduce.show import colour, of, ratio, slope
 from driftls.paper.reproduce.work import Job, Options
 from driftls.policies import LinUCB
@@ -69,7 +68,7 @@ def _spent(method: str, environment: FreshContexts, rounds: int) -> float:
         for count in (1, rounds):  # the first loads what was compiled
             policy = COMPILED[method](environment.dim)
             begin = thread_time()
-            _play(policy, arms[: count * environment.arms], rewards[:count], None, None)
+            policy.play(arms[: count * environment.arms], rewards[:count])
         return thread_time() - begin
     policy = BASELINES[method](environment.dim)
     for arms, means, noise in zip(block.arms, block.means, block.noise):
