@@ -104,7 +104,8 @@ def noted(p: Any, rows: Any, first: int, count: int, quiet: int) -> int:
 def choose(p: Any, i: int, n: int) -> float:
     """The position of the arm to show among n, or minus what is wrong"""
     rows, scores = rows_at(p.arms), reals(p.scores)
-    fault = fault_of(p, rows, n, p.disjoint != 0)
+    w = width(integers(p.widths)[0 if p.disjoint == 0 else integers(p.slots)[0]])
+    fault = fault_of(p, rows, n, p.disjoint != 0 or w.begin != 0)  # before anything is drawn
     if fault == 0 and integers(p.cursor)[0] + p.draws > p.tape_size:
         fault = NO_DRAWS
     if fault != 0:

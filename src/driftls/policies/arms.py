@@ -73,7 +73,9 @@ def rounds_of(rows: Any, rewards: Any, names: Any, rounds: Any) -> tuple[int, in
     """How many rounds there are, how many arms each has, and whether these are the same rows, from whatever tells."""
     total = rows.shape[0]
     if rewards is not None:
-        rounds = len(rewards) if rewards.ndim else 0
+        if rewards.ndim not in (1, 2):
+            raise DimensionError(f"rewards must be a matrix, or a vector with shown=, got shape {rewards.shape}.")
+        rounds = len(rewards)
     elif rounds is not None:
         rounds = whole_number(rounds, "rounds", 0)
     if isinstance(rows, CrossedArms):
