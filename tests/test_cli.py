@@ -185,16 +185,16 @@ from driftls.kernels import track
 from driftls.kernels.sag import SAGAState
 from driftls.crossed import Crossed
 from driftls.policies import Greedy
-from driftls.trackers import RLS, SAGA
+from driftls.trackers import RAW, RLS, SAGA
 
 X = np.random.default_rng(0).normal(size=(20, 4))
 for rows in (X, sp.csr_array(X)):
-    tracker = SAGA(4, seed=0)
+    tracker = SAGA(4, seed=0, **RAW)
     tracker.update(rows[[0]], 1.0)
     tracker.partial_fit(rows, X[:, 0])
     tracker.predict(rows), tracker.theta, tracker.tracking_error()
-SAGA(4).update(X[0], 1.0)
-greedy = [Greedy(RLS(4)) for _ in range(3)]
+SAGA(4, **RAW).update(X[0], 1.0)
+greedy = [Greedy(RLS(4, **RAW)) for _ in range(3)]
 for policy, arms in zip(greedy, (X, sp.csr_array(X), Crossed([1.0, 2.0], [0, 1], count=2))):
     for _ in range(2):
         policy.learn(arms, 1.0, arm=policy.choose(arms))

@@ -14,7 +14,7 @@ from driftls.features import CrossedArms, UserArmCrosses
 from driftls.logs import synthetic_day
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.simulate import simulate
-from driftls.trackers import RLS, SAGA
+from driftls.trackers import RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
 
 
@@ -40,7 +40,7 @@ def test_crossed_arms_are_the_rows_of_their_matrix(shared):
 def test_crossed_arms_are_scored_and_learned_as_their_rows(shared):
     rng = np.random.default_rng(3)
     dim = 5 * (4 + shared)
-    crossed, built = (LinUCB(tracker=SAGA(dim, seed=1), width=DiagonalWidth(), seed=1) for _ in range(2))
+    crossed, built = (LinUCB(tracker=SAGA(dim, seed=1, **RAW), width=DiagonalWidth(), seed=1) for _ in range(2))
     for _ in range(60):
         arms = CrossedArms(user(rng), rng.permutation(4)[:3], count=4, shared=shared)
         k, reward = crossed.choose(arms), float(rng.normal())
@@ -81,7 +81,7 @@ def test_crossed_arms_that_cannot_be_are_refused():
         CrossedArms([1.0], [1, 3], count=3)
     with pytest.raises(DimensionError, match="a block for each arm"):
         CrossedArms([1.0, 1.0], [[0]], count=3)
-    policy = LinUCB(tracker=SAGA(6, seed=0), width=DiagonalWidth())
+    policy = LinUCB(tracker=SAGA(6, seed=0, **RAW), width=DiagonalWidth())
     with pytest.raises(InputError, match="2 users"):
         policy.choose(CrossedArms(np.ones((2, 2)), [0], count=3))
     with pytest.raises(InputError, match="one user"):
@@ -98,7 +98,7 @@ def test_crossed_arms_that_cannot_be_are_refused():
 def test_the_short_way_of_choose_and_learn_decides_as_the_long_one():
     """A list instead of an array takes the way that looks at everything"""
     rng = np.random.default_rng(5)
-    short, long = (LinUCB(tracker=SAGA(6, seed=1), width=DiagonalWidth(), epsilon=0.2, seed=1) for _ in range(2))
+    short, long = (LinUCB(tracker=SAGA(6, seed=1, **RAW), width=DiagonalWidth(), epsilon=0.2, seed=1) for _ in range(2))
     for _ in range(200):
         arms, reward = rng.normal(size=(4, 6)), float(rng.normal())
         k = short.choose(arms)
@@ -112,7 +112,7 @@ def test_the_short_way_of_choose_and_learn_decides_as_the_long_one():
 
 def test_the_short_way_refuses_what_the_long_one_refuses_and_changes_nothing():
     rng = np.random.default_rng(5)
-    policy = LinUCB(tracker=SAGA(3, seed=1), width=DiagonalWidth(), seed=1)
+    policy = LinUCB(tracker=SAGA(3, seed=1, **RAW), width=DiagonalWidth(), seed=1)
     for _ in range(3):
         arms = rng.normal(size=(4, 3))
         policy.learn(arms, 1.0, arm=policy.choose(arms))
@@ -133,7 +133,7 @@ def test_the_short_way_refuses_what_the_long_one_refuses_and_changes_nothing():
 
 def played(rounds=40):
     rng = np.random.default_rng(0)
-    policy = DisjointLinUCB(3, tracker=RLS(3, regularisation=ridge(2.0)), width=ExactWidth(), kappa=0.5, seed=0)
+    policy = DisjointLinUCB(3, tracker=RLS(3, regularisation=ridge(2.0), **RAW), width=ExactWidth(), kappa=0.5, seed=0)
     rows = {name: [] for name in "abc"}
     for _ in range(rounds):
         x, reward = rng.normal(size=3), float(rng.normal())

@@ -27,7 +27,7 @@ from driftls.policies import (
     Random,
     named,
 )
-from driftls.trackers import CD, OLS, RLS, SAGA
+from driftls.trackers import CD, OLS, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
 DIM, ARMS = 6, 5
@@ -43,12 +43,12 @@ class Case:
 
 
 def saga(seed: int) -> SAGA:
-    return SAGA(DIM, steps=2, seed=seed)
+    return SAGA(DIM, steps=2, seed=seed, **RAW)
 
 
 CASES = [
     Case("LinUCB", lambda s, **k: LinUCB(DIM, seed=s, **k)),
-    Case("CD + phi-CD", lambda s, **k: LinUCB(tracker=CD(DIM), width=PhiWidth(method="cd"), seed=s, **k)),
+    Case("CD + phi-CD", lambda s, **k: LinUCB(tracker=CD(DIM, **RAW), width=PhiWidth(method="cd"), seed=s, **k)),
     Case("SAGA + phi", lambda s, **k: LinUCB(tracker=saga(s), width=PhiWidth(2), seed=s, **k), True),
     Case("SAGA + diagonal", lambda s, **k: LinUCB(tracker=saga(s), width=DiagonalWidth(), seed=s, **k), True),
     Case(
@@ -60,7 +60,7 @@ CASES = [
     ),
     Case("LinTS", lambda s, **k: LinTS(DIM, seed=s, **k), True),
     Case("EnsembleTS", lambda s, **k: EnsembleTS(DIM, members=8, seed=s, **k), True),
-    Case("Greedy", lambda s, **k: Greedy(RLS(DIM), seed=s, **k)),
+    Case("Greedy", lambda s, **k: Greedy(RLS(DIM, **RAW), seed=s, **k)),
     Case("Random", lambda s, **k: Random(DIM, seed=s), True),
 ]
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -353,7 +353,7 @@ class NaiveLinUCB:
 def test_decisions_and_kappa_are_those_of_naive_linucb(layout, kappa):
     policy, naive = LinUCB(DIM, kappa=kappa, regularisation=ridge(1.0)), NaiveLinUCB(DIM, kappa)
     if layout == "sparse":
-        policy = LinUCB(tracker=RLS(DIM), width=ExactWidth(), kappa=kappa)
+        policy = LinUCB(tracker=RLS(DIM, **RAW), width=ExactWidth(), kappa=kappa)
     rng = np.random.default_rng(4)
     for n in range(150):
         arms = rng.normal(size=(ARMS, DIM)) * (rng.random((ARMS, DIM)) < (0.5 if layout == "sparse" else 1.0))
@@ -489,7 +489,7 @@ def test_an_ill_conditioned_matrix_leaves_the_widths_exact():
     arms = np.array([[1e5, 1e5, 0.0], [1e5, 1e5 + 1.0, 0.0], [0.0, 1.0, 1e-2]])
     runs = []
     for engine in ("python", "compiled"):
-        policy = LinUCB(tracker=RLS(3, regularisation=ridge(1e-3)), width=ExactWidth(), kappa=1.0)
+        policy = LinUCB(tracker=RLS(3, regularisation=ridge(1e-3), **RAW), width=ExactWidth(), kappa=1.0)
         with pytest.warns(ConditioningWarning, match="inverted after every row"):
             simulate(policy, FixedArms(3, arms, theta=[1.0, -1.0, 0.5], seed=1), 60, engine=engine)
         assert np.isfinite(policy.scores(arms)).all()
@@ -497,7 +497,9 @@ def test_an_ill_conditioned_matrix_leaves_the_widths_exact():
     assert runs[0] == runs[1]
 
 
-@pytest.mark.parametrize("tracker", [lambda: RLS(DIM, discount=0.9), lambda: OLS(DIM)], ids=["discounted", "OLS"])
+@pytest.mark.parametrize(
+    "tracker", [lambda: RLS(DIM, discount=0.9, **RAW), lambda: OLS(DIM, intercept=False)], ids=["discounted", "OLS"]
+)
 def test_a_tracker_that_solves_when_asked_is_asked(tracker):
     from driftls.environments import FreshContexts
     from driftls.simulate import simulate
@@ -529,9 +531,9 @@ def test_an_unknown_name_is_refused_with_the_list():
     ("make", "complaint"),
     [
         (lambda: LinUCB(), "either dim, and chooses its parts itself, or a tracker"),
-        (lambda: LinUCB(3, tracker=RLS(3)), "either dim"),
+        (lambda: LinUCB(3, tracker=RLS(3, **RAW)), "either dim"),
         (lambda: LinUCB(3, width=ExactWidth()), "width needs a tracker"),
-        (lambda: LinUCB(tracker=RLS(3), regularisation=1.0), "give it to the tracker"),
+        (lambda: LinUCB(tracker=RLS(3, **RAW), regularisation=1.0), "give it to the tracker"),
         (lambda: LinUCB(3, kappa=-1.0), "kappa must be a number of at least 0, or None to estimate it, got -1.0"),
         (lambda: LinUCB(3, kappa=np.nan), "kappa must be a number"),
         (lambda: LinUCB(3, kappa="big"), "kappa must be a number of at least 0, or None to estimate it, got 'big'"),
@@ -539,8 +541,8 @@ def test_an_unknown_name_is_refused_with_the_list():
         (lambda: LinUCB(3, epsilon=1.1), r"epsilon must lie in \[0, 1\], got 1.1"),
         (lambda: LinUCB(3, forget_after=-1), "forget_after must be a whole number of rounds"),
         (lambda: EnsembleTS(), "either dim"),
-        (lambda: EnsembleTS(3, tracker=CD(3)), "either dim"),
-        (lambda: Policy(RLS(3), "exact"), "a policy needs a tracker and a width"),
+        (lambda: EnsembleTS(3, tracker=CD(3, **RAW)), "either dim"),
+        (lambda: Policy(RLS(3, **RAW), "exact"), "a policy needs a tracker and a width"),
         (lambda: Greedy("RLS"), "a policy needs a tracker and a width"),
         (lambda: FixedPool(np.eye(2), kappa=-1.0), "kappa must be a number"),
         (lambda: FixedPool(np.eye(2), epsilon=2.0), "epsilon must lie"),
@@ -548,8 +550,8 @@ def test_an_unknown_name_is_refused_with_the_list():
         (lambda: FixedPool(np.eye(2), total_ridge=0.0), "total_ridge positive"),
         (lambda: FixedPool(np.zeros((0, 2))), "at least one row"),
         (lambda: FixedPool([[np.nan]]), "must be finite"),
-        (lambda: DisjointLinUCB(3, tracker=RLS(4)), "tracker must be an unused one of dim=3"),
-        (lambda: DisjointLinUCB(3, tracker=RLS(3, discount=0.9)), "finds theta only when asked"),
+        (lambda: DisjointLinUCB(3, tracker=RLS(4, **RAW)), "tracker must be an unused one of dim=3"),
+        (lambda: DisjointLinUCB(3, tracker=RLS(3, discount=0.9, **RAW)), "finds theta only when asked"),
         (lambda: DisjointLinUCB(3, most_arms=0), "most_arms must be a whole number"),
         (lambda: DisjointLinUCB(3, kappa=-1.0), "kappa must be a number"),
     ],
@@ -572,7 +574,7 @@ def test_ids_must_differ_and_must_fit_in_a_file(tmp_path):
 
 
 def test_a_policy_over_a_mapped_history_is_not_copied(tmp_path):
-    policy = LinUCB(tracker=SAGA(DIM, steps=2, history=Mapped(tmp_path / "rows"), seed=1), seed=1)
+    policy = LinUCB(tracker=SAGA(DIM, steps=2, history=Mapped(tmp_path / "rows"), seed=1, **RAW), seed=1)
     policy.learn(np.ones(DIM), 1.0)
     with pytest.raises(SettingsError, match="cannot be copied"):
         copy.deepcopy(policy)
@@ -582,7 +584,7 @@ def test_functions_of_n_are_passed_again(tmp_path):
     def step(n):
         return 0.1 / n**0.5
 
-    policy = LinUCB(tracker=SAGA(DIM, steps=2, step_size=step, seed=1), seed=1)
+    policy = LinUCB(tracker=SAGA(DIM, steps=2, step_size=step, seed=1, **RAW), seed=1)
     play(policy, 0, 10)
     with pytest.raises(SettingsError, match="pass step_size= to load"):
         LinUCB.load(_file(policy, tmp_path))
@@ -607,7 +609,7 @@ def own_reward(n, x, name):
 @each_layout
 @pytest.mark.parametrize("kappa", [None, 0.8])
 def test_disjoint_models_are_independent_linucbs(layout, kappa):
-    policy = DisjointLinUCB(DIM, tracker=RLS(DIM), width=ExactWidth(), kappa=kappa, sigmas=1.0, seed=1)
+    policy = DisjointLinUCB(DIM, tracker=RLS(DIM, **RAW), width=ExactWidth(), kappa=kappa, sigmas=1.0, seed=1)
     models = {name: NaiveLinUCB(DIM, kappa) for name in VECTORS}
     errors = seen = 0.0
     for n, x in enumerate(users(150, layout)):
@@ -629,7 +631,7 @@ def test_disjoint_models_are_independent_linucbs(layout, kappa):
 
 
 def disjoint(**settings):
-    return DisjointLinUCB(DIM, tracker=SAGA(DIM, steps=2, seed=0), epsilon=0.1, seed=1, **settings)
+    return DisjointLinUCB(DIM, tracker=SAGA(DIM, steps=2, seed=0, **RAW), epsilon=0.1, seed=1, **settings)
 
 
 def play_disjoint(policy, first, last, layout="dense"):
@@ -705,7 +707,7 @@ def test_the_model_that_was_not_offered_for_longest_is_dropped():
 
 def test_many_models_that_sample_have_draws_enough():
     """60 arms of 2 x 100 draws each are more than the tape holds at first."""
-    policy = DisjointLinUCB(100, tracker=RLS(100), width=SampleWidth(), kappa=1.0, seed=1)
+    policy = DisjointLinUCB(100, tracker=RLS(100, **RAW), width=SampleWidth(), kappa=1.0, seed=1)
     chosen = {policy.choose(np.ones(100), ids=list(range(60))) for _ in range(40)}
     assert len(chosen) > 10
     assert policy._draws.tape.size >= 61 * policy._need
@@ -717,7 +719,7 @@ def test_many_models_that_sample_have_draws_enough():
 
 
 def test_no_width_is_greedy():
-    policy = Policy(RLS(DIM), NoWidth(), kappa=0.0)
+    policy = Policy(RLS(DIM, **RAW), NoWidth(), kappa=0.0)
     play(policy, 0, 30)
     arms, _ = pool(0)
     np.testing.assert_allclose(policy.scores(arms), arms @ policy.theta, atol=1e-12)

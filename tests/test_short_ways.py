@@ -11,7 +11,7 @@ from driftls.errors import DimensionError, DivergenceError, InputError
 from driftls.logs import Event
 from driftls.policies import Crossed, DisjointLinUCB, LinUCB
 from driftls.replay import replay
-from driftls.trackers import CD, GD, RLS, SAGA
+from driftls.trackers import CD, GD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, NoWidth, PhiWidth
 
 
@@ -20,7 +20,7 @@ def sparse_user(dim=2):
 
 
 def fast(dim, **more):
-    return LinUCB(tracker=SAGA(dim, seed=0), width=DiagonalWidth(), seed=0, **more)
+    return LinUCB(tracker=SAGA(dim, seed=0, **RAW), width=DiagonalWidth(), seed=0, **more)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_indices_of_64_bits_are_taken_alike_and_none_comes_out_as_another():
 
 
 def test_a_row_that_diverges_is_counted_once():
-    policy = LinUCB(tracker=GD(2, step_size=1.9, regularisation=0.6, seed=0), width=NoWidth(), seed=0)
+    policy = LinUCB(tracker=GD(2, step_size=1.9, regularisation=0.6, seed=0, **RAW), width=NoWidth(), seed=0)
     x, counts = np.array([1.0, 0.0]), []
 
     def learn_on():
@@ -154,7 +154,7 @@ def test_a_model_that_learned_by_itself_is_followed_by_the_compiled_loop():
     ]  # fmt: skip
     ends = []
     for engine in ("compiled", "python"):
-        policy = DisjointLinUCB(2, tracker=SAGA(2), seed=0)
+        policy = DisjointLinUCB(2, tracker=SAGA(2, **RAW), seed=0)
         policy.choose(sparse_user(), ids=[1, 2])
         policy.model(1).partial_fit(sp.csr_array(np.random.default_rng(3).normal(size=(5000, 2))), np.ones(5000))
         replay(policy, events, engine=engine)
@@ -188,7 +188,7 @@ def test_a_step_size_that_fails_leaves_no_slot_behind():
             raise RuntimeError("no more")
         return 0.1
 
-    policy = LinUCB(tracker=SAGA(2, step_size=failing, seed=0), width=PhiWidth(), seed=0)
+    policy = LinUCB(tracker=SAGA(2, step_size=failing, seed=0, **RAW), width=PhiWidth(), seed=0)
     arms = np.eye(2)
 
     def learn_on():
@@ -219,7 +219,7 @@ def test_a_number_instead_of_an_arm_is_refused():
 @pytest.mark.filterwarnings("ignore")
 def test_an_exact_tracker_that_has_to_be_solved_first_is():
     """It may leave Sherman-Morrison in rows that the policy does not see"""
-    short, long = (LinUCB(tracker=RLS(2), seed=0) for _ in range(2))
+    short, long = (LinUCB(tracker=RLS(2, **RAW), seed=0) for _ in range(2))
     arms = np.eye(2)
     for policy in (short, long):
         policy.choose(arms)

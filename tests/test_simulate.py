@@ -17,7 +17,7 @@ from driftls.history import Window
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.run import Run, interval
 from driftls.simulate import log_points, simulate
-from driftls.trackers import CD, GD, RLS, SAGA
+from driftls.trackers import CD, GD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 from test_policies import ARMS, CASES, DIM
 
@@ -79,7 +79,7 @@ def test_draws_are_made_in_time_where_the_loop_has_learned_since_the_tracker_cou
     """A tape of 8,192 uniforms is over after 1,024 rows of 8 steps; the tracker counted when it made room for rows."""
     runs = [
         simulate(
-            LinUCB(tracker=SAGA(136, seed=0), width=DiagonalWidth(), kappa=0.3, seed=0),
+            LinUCB(tracker=SAGA(136, seed=0, **RAW), width=DiagonalWidth(), kappa=0.3, seed=0),
             FreshContexts(136, 3, seed=0),
             1100,
             engine=engine,
@@ -151,10 +151,14 @@ def test_width_error_is_against_exact_widths(nnz):
         return FreshContexts(DIM, ARMS, nnz=nnz, seed=3)
 
     exact = simulate(
-        LinUCB(tracker=RLS(DIM), width=ExactWidth(), kappa=0.5), environment(), 100, points=[1, 100], width_error=True
+        LinUCB(tracker=RLS(DIM, **RAW), width=ExactWidth(), kappa=0.5),
+        environment(),
+        100,
+        points=[1, 100],
+        width_error=True,
     )
     assert max(exact.traces["width_error"]) < 1e-9
-    policy = LinUCB(tracker=SAGA(DIM, steps=2, seed=1), width=DiagonalWidth(), kappa=0.5)
+    policy = LinUCB(tracker=SAGA(DIM, steps=2, seed=1, **RAW), width=DiagonalWidth(), kappa=0.5)
     run = simulate(policy, environment(), 100, points=[100], width_error=True)
     X = policy.tracker.history.matrix()[0]
     X = X.toarray() if sp.issparse(X) else X
@@ -166,7 +170,7 @@ def test_width_error_is_against_exact_widths(nnz):
 
 
 def test_width_error_follows_a_discount():
-    policy = LinUCB(tracker=CD(DIM, discount=0.95), width=PhiWidth(DIM, method="cd"), kappa=0.5)
+    policy = LinUCB(tracker=CD(DIM, discount=0.95, **RAW), width=PhiWidth(DIM, method="cd"), kappa=0.5)
     run = simulate(policy, FixedArms(DIM, ARMS, seed=3), 300, points=[300], width_error=True)
     assert run.last("width_error") < 0.01
 
@@ -202,7 +206,7 @@ def test_progress_counts_rounds():
         ),
         (
             lambda p, e: simulate(
-                LinUCB(tracker=SAGA(DIM, history=Window(9)), width=PhiWidth()), e, 10, width_error=True
+                LinUCB(tracker=SAGA(DIM, history=Window(9), **RAW), width=PhiWidth()), e, 10, width_error=True
             ),
             SettingsError,
             "this tracker has a Window",
@@ -217,7 +221,7 @@ def test_wrong_calls_are_refused(call, error, complaint):
 def test_a_run_that_diverges_is_stopped_in_both_engines():
     """A step of 1.9 on rows of length 1 is allowed, but with the noise of one row it runs away."""
     for engine in ("python", "compiled"):
-        tracker = GD(DIM, step_size=1.99, regularisation=ridge(1.0), averaging=None, steps=400, seed=1)
+        tracker = GD(DIM, step_size=1.99, regularisation=ridge(1.0), averaging=None, steps=400, seed=1, **RAW)
         policy = LinUCB(tracker=tracker, width=PhiWidth(1, method="printed"), kappa=0.5, seed=1)
         with pytest.raises(DivergenceError):
             simulate(policy, FixedArms(DIM, 3 * DIM, sigma=5.0, seed=3), 3000, engine=engine)

@@ -11,7 +11,7 @@ from driftls import Power
 from driftls.errors import DivergenceError, InputError
 from driftls.kernels.rows import LARGEST
 from driftls.testing.trackers import same_snapshot, same_tracker
-from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
 
 EVERY = [GD, SAG, SAGA, SVRG, CD, Diagonal, RLS, OLS]
 each_stochastic = pytest.mark.parametrize("make_tracker", [GD, SAG, SAGA, SVRG])
@@ -44,21 +44,21 @@ def test_a_step_times_squared_norm_of_two_is_refused_and_changes_nothing(make_tr
 
 
 def test_a_step_that_shrinks_in_time_is_judged_when_the_row_comes():
-    tracker = GD(1, step_size=Power(4.0, 0, 1), averaging=None, steps=1, seed=0)
+    tracker = GD(1, step_size=Power(4.0, 0, 1), averaging=None, steps=1, seed=0, **RAW)
     with pytest.raises(DivergenceError, match="row 0"):
         tracker.update(np.ones(1), 1.0)
-    tracker = GD(1, step_size=Power(4.0, 0, 1), averaging=None, steps=1, seed=0)
+    tracker = GD(1, step_size=Power(4.0, 0, 1), averaging=None, steps=1, seed=0, **RAW)
     tracker.partial_fit(np.full((4, 1), 0.1), np.ones(4)).update(np.ones(1), 1.0)
     assert len(tracker) == 5
 
 
 def test_a_normalised_newest_step_of_two_is_refused():
     for step in (2.0, 3.0):
-        tracker = GD(2, newest=True, step_size=step)
+        tracker = GD(2, newest=True, step_size=step, **RAW)
         with pytest.raises(DivergenceError, match="with newest=True, step_size itself"):
             tracker.update(np.ones(2), 1.0)
         assert len(tracker) == 0
-    assert len(GD(2, newest=True, step_size=1.99).partial_fit(np.ones((9, 2)), np.ones(9))) == 9
+    assert len(GD(2, newest=True, step_size=1.99, **RAW).partial_fit(np.ones((9, 2)), np.ones(9))) == 9
 
 
 @each_stochastic
@@ -97,7 +97,7 @@ def test_a_ridge_that_overshoots_is_noticed_within_the_steps_of_one_row(make_tra
 
 def test_without_the_guard_a_tracker_may_blow_up():
     X, y = stream(2000, 2)
-    tracker = GD(2, step_size=5.0, averaging=None, guard=False, seed=0).partial_fit(X, y)
+    tracker = GD(2, step_size=5.0, averaging=None, guard=False, seed=0, **RAW).partial_fit(X, y)
     assert len(tracker) == 2000
     assert not np.abs(tracker.theta).max() < 1e100
 
@@ -142,9 +142,9 @@ def test_anything_larger_is_refused(make_tracker, value):
 
 
 def test_a_row_that_nlms_can_hardly_divide_by_does_no_harm():
-    tracker = GD(2, newest=True, regularisation=0.01)
+    tracker = GD(2, newest=True, regularisation=0.01, **RAW)
     tracker.partial_fit([[1.0, 0.5], [1e-9, 0.0], [1e-160, 0.0], [0.0, 0.0]], [1.0, 1.0, 1.0, 1.0])
     assert np.isfinite(tracker.theta).all()
-    gentle = GD(2, newest=True, regularisation=0.01).partial_fit([[1.0, 0.5]], [1.0])
+    gentle = GD(2, newest=True, regularisation=0.01, **RAW).partial_fit([[1.0, 0.5]], [1.0])
     # mu/||x||^2 would be 5e17, and its shrinkage -5e15: it is held at 1/(2 lam), a half
     assert np.abs(tracker.theta).max() <= np.abs(gentle.theta).max()
