@@ -321,6 +321,7 @@ class OLS(RLS):
         discount: float = 1.0,
         method: str = "auto",
         history: History | None = None,
+        scale: bool = True,
         intercept: bool = True,
     ) -> None:
         if method == "inverse":
@@ -328,11 +329,11 @@ class OLS(RLS):
                 "A_n cannot be inverted in the first rounds of OLS. Use RLS(method='inverse') with a small ridge."
             )
         super().__init__(
-            dim, regularisation=0.0, discount=discount, method=method, history=history, scale=False, intercept=intercept
+            dim, regularisation=0.0, discount=discount, method=method, history=history, scale=scale, intercept=intercept
         )
 
     def _saved_settings(self) -> dict[str, Any]:
-        return drop(super()._saved_settings(), "regularisation", "scale")
+        return drop(super()._saved_settings(), "regularisation")
 
 
 def plain(dim: int, regularisation: Any) -> RLS:
