@@ -171,6 +171,21 @@ def test_a_query_that_cannot_be_answered_is_refused_by_name(X, error, stage):
         (lambda: RLS(2, method="sherman-morrison", regularisation=0.1), "needs n lambda_n to be constant"),
         (lambda: RLS(2, method="inverse", regularisation=0.0), "cannot be inverted in the first rounds"),
         (lambda: OLS(2, method="inverse"), "cannot be inverted in the first rounds"),
+        *(
+            (lambda make=make, value=value: make(value), "must be")
+            for value in (np.eye(2), [], 2.5, object())
+            for make in (
+                lambda value: RLS(2, method=value),
+                lambda value: OLS(2, method=value),
+                lambda value: GD(2, averaging=value),
+                lambda value: GD(2, newest=value),
+                lambda value: SVRG(2, anchor=value),
+                lambda value: SAGA(2, guard=value),
+                lambda value: SAGA(2, history=value),
+                lambda value: SAGA(2, steps=value),
+                lambda value: SAGA(value),
+            )
+        ),
         (lambda: RLS(100_000), r"Use SAGA or Diagonal"),
         *(
             (lambda cls=cls, value=value: cls(2, discount=value), r"discount must lie in \(0, 1\]")

@@ -65,7 +65,7 @@ class Tracker(Saveable):
         self.regularisation: Schedule = as_schedule(regularisation, "regularisation")
         if isinstance(self.regularisation, Normalised):
             raise SettingsError("regularisation cannot be Normalised: pass a number, a Power or ridge(total).")
-        self.guard = bool(guard)
+        self.guard = flag(guard, "guard")
         if history is not None and not isinstance(history, History):
             raise SettingsError(f"history must be a Growing(), Reservoir(), Window() or Mapped(), got {history!r}.")
         self.history = History() if history is None else history
@@ -445,6 +445,13 @@ def whole_number(value: Any, name: str, least: int, most: int = 2**31 - 2) -> in
     if isinstance(value, bool) or not (isinstance(value, int | np.integer) and least <= value <= most):
         raise SettingsError(f"{name} must be a whole number of at least {least} and at most {most}, got {value!r}.")
     return int(value)
+
+
+def flag(value: Any, name: str) -> bool:
+    """A setting that is on or off."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingsError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
 
 
 def _takes(kind: Any, settings: dict[str, Any]) -> bool:
