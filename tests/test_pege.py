@@ -271,9 +271,9 @@ def test_settings_that_cannot_work_are_refused():
     with pytest.raises(SettingsError, match='must be "basis", "ols" or a tracker'):
         PEGE(Sphere(3), method="inverse")
     with pytest.raises(SettingsError, match="new tracker with dim=3, got one with dim=4"):
-        PEGE(Sphere(3), method=OLS(4, intercept=False))
+        PEGE(Sphere(3), method=OLS(4, **RAW))
     with pytest.raises(SettingsError, match="has seen 1 rows"):
-        PEGE(Sphere(3), method=OLS(3, intercept=False).partial_fit(np.ones((1, 3)), [1.0]))
+        PEGE(Sphere(3), method=OLS(3, **RAW).partial_fit(np.ones((1, 3)), [1.0]))
     with pytest.raises(SettingsError, match='"averaged", "theorem" or "printed", got \'best\''):
         PEGE.fast(Sphere(3), step="best")
     with pytest.raises(SettingsError, match=r"at most 1 \(A2\); these reach 2"):

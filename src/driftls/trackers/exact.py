@@ -77,7 +77,7 @@ class RLS(Tracker):
                 f"an exact tracker keeps {self.dim} x {self.dim} numbers, {16 * self.dim**2 / 2**30:.0f} GB. "
                 "Use SAGA or Diagonal, which keep O(d)."
             )
-        if method not in METHODS:
+        if not isinstance(method, str) or method not in METHODS:
             raise SettingsError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
         self.method = method
         self.discount = check_discount(discount, self.regularisation, history)
@@ -324,7 +324,7 @@ class OLS(RLS):
         scale: bool = True,
         intercept: bool = True,
     ) -> None:
-        if method == "inverse":
+        if isinstance(method, str) and method == "inverse":
             raise SettingsError(
                 "A_n cannot be inverted in the first rounds of OLS. Use RLS(method='inverse') with a small ridge."
             )
