@@ -110,11 +110,11 @@ def test_a_window_equals_a_tracker_of_the_last_rows_alone(make_tracker, layout):
     X, y = stream(5000, dim=5, density=0.8)
     matrix = as_layout(X, layout)
     settings = {"steps": 60} if make_tracker is CD else {}  # enough to solve the 5 x 5 system in every row
-    tracker = make_tracker(5, history=Window(80), **settings)
+    tracker = make_tracker(5, history=Window(80), **settings, **RAW)
     for first, last in ((0, 50), (50, 500), (500, 501), (501, 5000)):
         tracker.partial_fit(matrix[first:last], y[first:last])
         newest = slice(max(0, last - 80), last)
-        exact = make_tracker(5, **({"method": "cholesky"} if make_tracker is not CD else settings))
+        exact = make_tracker(5, **({"method": "cholesky"} if make_tracker is not CD else settings), **RAW)
         exact.partial_fit(matrix[newest], y[newest])
         np.testing.assert_allclose(tracker.theta, exact.theta, rtol=0, atol=1e-11)
 
@@ -130,8 +130,8 @@ def test_what_an_outlier_did_to_the_last_digits_leaves_the_window_with_it(make_t
     else:  # a fixed step cannot take such a row: let it be the reward
         settings = {"seed": 0, "step_size": 0.02, "steps": 30, "guard": False}
         y[500] *= 1e14
-    tracker = make_tracker(5, history=Window(100), **settings).partial_fit(X, y)
-    clean = make_tracker(5, history=Window(100), **settings).partial_fit(X[1000:], y[1000:])
+    tracker = make_tracker(5, history=Window(100), **settings, **RAW).partial_fit(X, y)
+    clean = make_tracker(5, history=Window(100), **settings, **RAW).partial_fit(X[1000:], y[1000:])
     exact = RLS(5, method="cholesky", **RAW).partial_fit(X[-100:], y[-100:]).theta
     error = np.abs(tracker.theta - exact).max()
     assert error < 1e-8 or error < 1.5 * np.abs(clean.theta - exact).max()
@@ -141,7 +141,7 @@ def test_what_an_outlier_did_to_the_last_digits_leaves_the_window_with_it(make_t
 @pytest.mark.parametrize("make_tracker", [SAG, SAGA])
 def test_the_sum_of_stored_gradients_is_that_of_the_rows_held(make_tracker, history):
     X, y = stream(3000, dim=5)
-    tracker = make_tracker(5, history=history(), seed=0, steps=2).partial_fit(X, y)
+    tracker = make_tracker(5, history=history(), seed=0, steps=2, **RAW).partial_fit(X, y)
     kept, _ = held_rows(tracker.history)
     state = tracker.snapshot()[1]
     np.testing.assert_allclose(

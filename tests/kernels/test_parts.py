@@ -17,7 +17,7 @@ from driftls.trackers import CD, GD, RAW, SAG, SAGA, SVRG, base
 
 def learned(make_tracker, history, matrix, y):
     kept = {"growing": Growing, "window": lambda: Window(300), "reservoir": lambda: Reservoir(300)}[history]()
-    return make_tracker(matrix.shape[1], steps=3, seed=1, history=kept).partial_fit(matrix, y).theta
+    return make_tracker(matrix.shape[1], steps=3, seed=1, history=kept, **RAW).partial_fit(matrix, y).theta
 
 
 @pytest.mark.parametrize("history", list(HISTORIES))

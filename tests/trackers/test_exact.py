@@ -87,8 +87,8 @@ def test_a_tiny_ridge_is_right_in_every_row():
 def test_no_warning_comes_where_nothing_is_wrong():
     X, y = stream(3000, 5)
     for make_tracker in (RLS, OLS):
-        make_tracker(5).partial_fit(X, y)
-        make_tracker(5, history=Window(100)).partial_fit(X, y)
+        make_tracker(5, **RAW).partial_fit(X, y)
+        make_tracker(5, history=Window(100), **RAW).partial_fit(X, y)
 
 
 @pytest.mark.parametrize("total", [1e-6, 1.0])
@@ -159,7 +159,7 @@ def test_ols_of_features_that_never_separate_stays_on_the_safe_route():
 def test_window_downdates_stay_right_over_many_rows(capacity):
     X, y = stream(6000, 6)
     for make_tracker in (RLS, OLS):
-        tracker = make_tracker(6, history=Window(capacity))
+        tracker = make_tracker(6, history=Window(capacity), **RAW)
         for first in range(0, 6000, 500):
             tracker.partial_fit(X[first : first + 500], y[first : first + 500])
             newest = slice(first + 500 - capacity, first + 500)
@@ -293,6 +293,6 @@ def test_lazy_terms_stay_right_when_their_product_underflows(make_tracker, oracl
     assert (1 - 0.4) ** (250 * 3) < 1e-150
     expected = oracle(X, y, uniforms(1), lambda *_: 0.8, lambda n: 0.5, steps=3)[-1]
     settings = {"every": 50} if make_tracker is SVRG else {}
-    tracker = make_tracker(3, step_size=0.8, regularisation=0.5, steps=3, seed=1, **settings)
+    tracker = make_tracker(3, step_size=0.8, regularisation=0.5, steps=3, seed=1, **settings, **RAW)
     tracker.partial_fit(sp.csr_array(X) if layout == "sparse" else X, y)
     np.testing.assert_allclose(tracker.theta, expected, rtol=0, atol=1e-11)

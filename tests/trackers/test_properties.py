@@ -66,8 +66,8 @@ def test_rls_is_equivariant_when_rows_and_ridge_scale_together(seed, scale):
 @pytest.mark.parametrize("make_tracker", [GD, SAG, SAGA, SVRG])
 def test_a_normalised_step_does_not_see_the_size_of_rows(make_tracker, seed, scale):
     X, y = stream(seed)
-    one = make_tracker(DIM, regularisation=ridge(2.0), seed=1).partial_fit(X, y).theta
-    two = make_tracker(DIM, regularisation=ridge(2.0 * scale**2), seed=1).partial_fit(scale * X, y).theta
+    one = make_tracker(DIM, regularisation=ridge(2.0), seed=1, **RAW).partial_fit(X, y).theta
+    two = make_tracker(DIM, regularisation=ridge(2.0 * scale**2), seed=1, **RAW).partial_fit(scale * X, y).theta
     np.testing.assert_allclose(two * scale, one, rtol=0, atol=1e-10 * max(1.0, np.abs(one).max()))
 
 
@@ -79,8 +79,8 @@ def test_units_that_are_a_power_of_two_change_no_bit(make_tracker, layout, power
     X, y = stream(1, 400)
     kind = sp.csr_array if layout == "sparse" else np.array
     scale = 2.0**power
-    one = make_tracker(DIM, regularisation=ridge(2.0), seed=1).partial_fit(kind(X), y).theta
-    two = make_tracker(DIM, regularisation=ridge(2.0 * scale**2), seed=1).partial_fit(kind(scale * X), y).theta
+    one = make_tracker(DIM, regularisation=ridge(2.0), seed=1, **RAW).partial_fit(kind(X), y).theta
+    two = make_tracker(DIM, regularisation=ridge(2.0 * scale**2), seed=1, **RAW).partial_fit(kind(scale * X), y).theta
     np.testing.assert_array_equal(two * scale, one)
 
 
@@ -89,7 +89,7 @@ def test_lazy_sums_lose_no_digits_in_a_window_without_a_ridge(make_tracker):
     # Q grows without end here; theta must still settle on the noiseless solution, to rounding
     X, _ = stream(2, 60_000)
     truth = np.arange(1.0, DIM + 1.0)
-    tracker = make_tracker(DIM, regularisation=0.0, history=Window(40), seed=0).partial_fit(X, X @ truth)
+    tracker = make_tracker(DIM, regularisation=0.0, history=Window(40), seed=0, **RAW).partial_fit(X, X @ truth)
     np.testing.assert_allclose(tracker.theta, truth, rtol=0, atol=1e-11)
 
 
@@ -139,7 +139,7 @@ def test_a_ridge_without_bounds_sends_theta_to_zero(make_tracker, seed, power):
     X, y = stream(seed)
     total = 10.0**power
     seeded = {} if make_tracker in (CD, Diagonal, RLS) else {"seed": 0}
-    theta = make_tracker(DIM, regularisation=ridge(total), **seeded).partial_fit(X, y).theta
+    theta = make_tracker(DIM, regularisation=ridge(total), **seeded, **RAW).partial_fit(X, y).theta
     # ||(A + total)^-1 b|| <= ||b||/total; a step of at most 1/(2 lam) = n/(2 total) sees no more than n rewards.
     bound = np.linalg.norm(X, axis=1).max() * np.abs(y).max() * len(y) / total
     assert np.linalg.norm(theta) <= 2 * bound
@@ -176,8 +176,8 @@ def test_a_reservoir_that_never_fills_is_a_growing_history_up_to_its_own_draws(
 ):
     X, y = stream(seed, count)
     matrix = sp.csr_array(X) if layout == "sparse" else X
-    reservoir = make_tracker(DIM, steps=steps, seed=seed, history=Reservoir(count)).partial_fit(matrix, y)
-    growing = make_tracker(DIM, steps=steps, seed=Places(seed, steps)).partial_fit(matrix, y)
+    reservoir = make_tracker(DIM, steps=steps, seed=seed, history=Reservoir(count), **RAW).partial_fit(matrix, y)
+    growing = make_tracker(DIM, steps=steps, seed=Places(seed, steps), **RAW).partial_fit(matrix, y)
     np.testing.assert_array_equal(growing.theta, reservoir.theta)
 
 
