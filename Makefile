@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check bench figures clean
+.PHONY: demo test check fuzz bench figures clean
 
 $(VENV)/.user: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,6 +29,12 @@ check: $(VENV)/.dev  ## style, types, import layers
 
 bench: $(VENV)/.dev  ## a round of ours, of exact methods and of other libraries, small; what else is measured: python -m benchmarks
 	$(BIN)/python -m benchmarks peers --quick
+MINUTES ?= 10
+
+fuzz: $(VENV)/.dev  ## random calls, good and bad: crashes, raw errors, states that a refused call changed
+	$(BIN)/python tests/fuzz.py --minutes $(MINUTES)
+
+BENCH ?= --quick
 
 figures: $(VENV)/.dev  ## measure the tables of the docs whose sources have changed, in hours; which: python -m benchmarks --stale
 	$(BIN)/python -m benchmarks --write

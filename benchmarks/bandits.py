@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
@@ -110,6 +111,7 @@ def _reward(policy: Any, environment: Any, rounds: int) -> float:
 def _clicks(policy: DisjointLinUCB, lines: int, seed: int) -> float:
     """The sum of the truths of what was chosen on a day thinned to so many lines, each of them a round."""
     luck, features, total = np.random.default_rng([seed, 77]), UserFeatures(USERS), 0.0
+    block: Any
     for block in synthetic_day(lines=lines, seed=seed).blocks(truth=True):
         users, at = features.users(block), block.truth_start
         uniforms = luck.random(len(block))
@@ -198,7 +200,7 @@ def defaults(options: Options) -> Table:
 # -- a theta* that moves ---------------------------------------------------------------------------------------------
 
 DISCOUNT, MEMORY = 0.998, 500
-MOVES = {"jumps every 2,500": Jumps(2500), "turns once in 10,000": Rotates(10_000)}
+MOVES: dict[str, Any] = {"jumps every 2,500": Jumps(2500), "turns once in 10,000": Rotates(10_000)}
 MOVING: dict[str, Make] = {
     "exact D-LinUCB": lambda s: _exact(DIM, discount=DISCOUNT, method="inverse"),
     "CD, discounted, + φ-CD": lambda s: _linucb(CD(DIM, discount=DISCOUNT), PhiWidth(method="cd"), s),
@@ -260,7 +262,7 @@ def cost(options: Options) -> Table:
                 rounds = few if name == EXACT else 200
                 run = simulate(policy, environment, rounds, points=[rounds])
                 found[name] = min(found[name], 1e6 * sum(run.seconds.values()) / rounds)
-            blas = timed({BLAS: lambda player=player, block=block: _blas(player, block)}, 1)
+            blas = timed({BLAS: partial(_blas, player, block)}, 1)
             found[BLAS] = min(found[BLAS], 1e6 * blas[BLAS].least / few)
         for name, value in found.items():
             us[name].append(value)

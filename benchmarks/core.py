@@ -42,9 +42,10 @@ def core(options: Options) -> Table:
         tell(f"{part}: warming up")
         for tree in trees:  # what is not in the user's cache yet is compiled here
             _warm(tree, part, 1)
-        found = [tuple(_warm(tree, part, 3) for tree in trees) for _ in range(pairs)]
+        runs = [[_warm(tree, part, 3) for tree in trees] for _ in range(pairs)]
+        names = dict.fromkeys(name for pair in runs for side in pair for name in side)
         rows += [
-            _compared(f"{part}: {name}", [(ours[name], theirs[name]) for ours, theirs in found]) for name in found[0][0]
+            _compared(f"{part}: {name}", [[side.get(name, {}) for side in pair] for pair in runs]) for name in names
         ]
     if "warmup" in parts:
         rows.append(_row("driftls warmup", "s", [tuple(_seconds(tree, WARMUP, "warmup") for tree in trees)]))
@@ -108,11 +109,15 @@ def _cold(trees: Trees, name: str) -> list[tuple[Any, Any]]:
 
 def _warm(tree: Path, part: str, repetitions: int) -> dict[str, Any]:
     tell(f"{part}: {tree}")
-    found: dict[str, Any] = json.loads(_run(tree, [str(PROGRAMS), part, str(repetitions)])[0].splitlines()[-1])
+    try:
+        found: dict[str, Any] = json.loads(_run(tree, [str(PROGRAMS), part, str(repetitions)])[0].splitlines()[-1])
+    except RuntimeError as error:  # the other tree still counts
+        print(error, file=sys.stderr)
+        return {}
     return found
 
 
-def _compared(name: str, pairs: list[tuple[Any, Any]]) -> list[Any]:
+def _compared(name: str, pairs: list[list[dict[str, Any]]]) -> list[Any]:
     for side in pairs[0]:
         if "error" in side:
             print(f"{name}: {side['error']}", file=sys.stderr)

@@ -69,7 +69,7 @@ def simulated(make: Callable[[], Any], rounds: int, dim: int, nnz: int | None = 
     from driftls.environments import FreshContexts
     from driftls.simulate import simulate
 
-    environment = FreshContexts(dim, 20, nnz=nnz, sigma=0.3, seed=0)
+    environment: Any = FreshContexts(dim, 20, nnz=nnz, sigma=0.3, seed=0)
     environment.block = cache(environment.block)  # arms are drawn once, in the round that warms up
 
     def program() -> Callable[[], Any]:

@@ -7,14 +7,16 @@ on drawn rows with a tail average, was decided on the seeds 1000 to 1007; its st
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from benchmarks.measure import Options, Table, mean, ratio, tell
 from driftls import paper
-from driftls.paper.actions import LinearBandit, Sphere
-from driftls.paper.pege import PEGE, play
-from driftls.trackers import GD
+from driftls.actions import Sphere
+from driftls.environments import LinearBandit
+from driftls.policies.pege import PEGE, play
+from driftls.trackers import GD, RAW
 
 VARIANTS = {
     "PEGE, exact": lambda actions, seed: PEGE(actions),
@@ -26,11 +28,11 @@ VARIANTS = {
 }
 
 
-def _drawn(actions, seed, steps):
-    return PEGE(actions, method=GD(actions.dim, regularisation=0.0, steps=steps, seed=seed))
+def _drawn(actions: Any, seed: int, steps: int) -> PEGE:
+    return PEGE(actions, method=GD(actions.dim, regularisation=0.0, steps=steps, seed=seed, **RAW))
 
 
-def _phases(dim, rounds):
+def _phases(dim: int, rounds: int) -> float:
     """The m for which m d + m(m + 1)/2 rounds are over."""
     half = dim + 0.5
     return -half + math.sqrt(half**2 + 2 * rounds)
@@ -39,7 +41,7 @@ def _phases(dim, rounds):
 def pege(options: Options) -> Table:
     dim, rounds = (10, 20_000) if options.quick else (50, 10**6)
     seeds, actions, points = range(options.count(20, 4)), Sphere(dim), np.array([rounds // 10, rounds])
-    regret = {}
+    regret: dict[str, list[Any]] = {}
     for name, make in VARIANTS.items():
         regret[name] = []
         for seed in seeds:

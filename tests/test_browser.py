@@ -58,7 +58,7 @@ def check(browser, path, page, width, scheme):
     asked = [e["params"]["request"]["url"] for e in browser.events if e["method"] == "Network.requestWillBeSent"]
     assert asked == [path.resolve().as_uri()]
     drawn = browser.value(
-        "[...document.querySelectorAll('figure svg')].filter(s => s.getBoundingClientRect().height > 90).length"
+        "[...document.querySelectorAll('figure svg')].filter(s => s.getBoundingClientRect().height > 60).length"
     )
     assert drawn == len(page.figures)
     assert browser.value("document.documentElement.scrollWidth") <= width

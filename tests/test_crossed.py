@@ -65,6 +65,17 @@ def test_the_crosses_of_a_log_are_the_rows_that_features_build():
         features.crossed(block)
 
 
+@pytest.mark.parametrize(("users", "blocks"), [(0, 2), (3, 0), (3, 2)])
+def test_every_user_is_crossed_with_every_block_user_by_user(users, blocks):
+    rows, which = np.arange(4.0 * users).reshape(users, 4), np.arange(blocks)[::-1]
+    arms = CrossedArms(sp.csr_array(rows), which, count=3, shared=True)
+    expected = np.zeros((users, blocks, 4, 4))
+    for k, block in enumerate(which):
+        expected[:, k, 0] = expected[:, k, block + 1] = rows
+    assert np.array_equal(arms.tocsr().toarray(), expected.reshape(users * blocks, 16))
+    assert arms.tocsr().has_sorted_indices
+
+
 def test_crossed_arms_that_cannot_be_are_refused():
     with pytest.raises(InputError, match=r"0 \.\.\. 2, got 1 \.\.\. 3"):
         CrossedArms([1.0], [1, 3], count=3)

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from checks import CASES, make, rows
 from safetensors.numpy import save_file
 
 import driftls
+from cases import CASES, make, rows
 from driftls import persistence
 from driftls.errors import (
     CorruptFileError,
@@ -101,7 +101,7 @@ def test_every_changed_byte_of_the_data_is_noticed(saved):
         (b'"shape":[2,6]', b'"shape":[4,3]'),
         (b'"data_offsets":[0,', b'"data_offsets":[0.'),
         (b'"data_offsets":[0,', b'"data_offsets":{0,'),
-        (b"health", b"Health"),
+        (b"residual", b"Residual"),
     ],
 )
 def test_bytes_that_would_be_read_as_something_else_are_refused(saved, old, new):
@@ -112,7 +112,7 @@ def test_bytes_that_would_be_read_as_something_else_are_refused(saved, old, new)
 
 def test_swapped_arrays_are_refused(saved):
     _, path, content = saved
-    for old, new in ((b"state.scalars", b"state.residua"), (b'sparse\\": true', b'sparse\\":false')):
+    for old, new in ((b"state.residual", b"history.values"), (b'sparse\\": true', b'sparse\\":false')):
         assert old in content
         assert_refused(path, content.replace(old, new))
 
@@ -149,7 +149,7 @@ def test_a_file_of_the_first_version_is_refused_with_what_to_do(saved):
     "changes",
     [
         {"version": "2"}, {"version": True}, {"version": None}, {"version": -1}, {"version": 2.5}, {"version": 0},
-        {"sums": []}, {"sums": {}}, {"sums": {"state.scalars": "1"}}, {"sums": {"state.scalars": -1}}, {"sums": None},
+        {"sums": []}, {"sums": {}}, {"sums": {"state.coords": "1"}}, {"sums": {"state.coords": -1}}, {"sums": None},
         {"settings": None}, {"settings": 3}, {"settings": {}}, {"settings": {"dim": -3}},
         {"settings": {"dim": 10**400}}, {"draws": None}, {"history": {"kind": "Sofa"}}, {"history": []},
     ],
@@ -433,7 +433,5 @@ def test_nothing_of_ours_pickles():
         r"\b(import|from)\s+(pickle|dill|cloudpickle|marshal|shelve)\b|allow_pickle\s*=\s*True|joblib.*\b(dump|load)\b"
     )
     for file in source.rglob("*.py"):
-        for line in file.read_text().splitlines():
-            if loaders.search(line):
-                # numba's own cache of machine code is not ours to change; we only catch what it raises
-                assert (file.name, line) == ("compile.py", "from pickle import UnpicklingError")
+        if file.parent.name != "testing":  # which asks that trackers can be pickled
+            assert not [line for line in file.read_text().splitlines() if loaders.search(line)], file

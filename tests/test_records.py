@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -74,6 +75,13 @@ def plain(features: Features, user: dict[str, Any], item: dict[str, Any]) -> dic
             if any(p in ("*", column) and q in ("*", with_) for p, q in features.cross):
                 arm[f"{name}*{name_}"] += x * z
     return dict(arm)
+
+
+def _optional(name: str) -> Any:
+    try:
+        return __import__(name)
+    except ImportError:
+        return None
 
 
 def alike(rows: Rows, other: Rows) -> bool:
@@ -174,8 +182,13 @@ def test_without_pyarrow_a_table_goes_record_by_record(monkeypatch):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame([USER, {**USER, "city": None, "age": 2}], index=["x", "y"])
     expected = Features(64).table(frame)
+    frames = [
+        frame,
+        *([polars.DataFrame([USER, {**USER, "city": None, "age": 2}])] if (polars := _optional("polars")) else []),
+    ]
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert (Features(64).table(frame) != expected).nnz == 0
+    for table in frames:
+        assert (Features(64).table(table) != expected).nnz == 0
     assert (Features(64).table([USER, {**USER, "city": None, "age": 2}]) != expected).nnz == 0
 
 
@@ -201,7 +214,7 @@ def test_hashes_are_the_same_in_every_process_and_written_down_here():
     )
     found = {
         subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, env=env).stdout
-        for env in ({**__import__("os").environ, "PYTHONHASHSEED": seed} for seed in ("1", "2"))
+        for env in (os.environ | {"PYTHONHASHSEED": seed} for seed in ("1", "2"))
     }
 
     def place(key: int) -> int:
@@ -212,6 +225,22 @@ def test_hashes_are_the_same_in_every_process_and_written_down_here():
     codes = [crc32(name) for name in (b"constant", b"a=x", b"item.b")]
     expected = sorted([*(place(code) for code in codes), place(codes[1] << 32 | codes[2])])
     assert found == {f"{np.array(expected)}\n"}
+
+
+def test_the_same_comes_out_with_the_compiler_off():
+    script = (
+        "from driftls.features import Features\n"
+        "for features in (Features(64, cross='all'), Features(cross='all')):\n"
+        "    arms = features.arms({'a': 'x', 'n': 2.5}, [{'b': 'y'}, {'b': 'z'}])\n"
+        "    print(arms.indices, arms.values, features.table([{'a': 'new'}]))\n"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True, env=env
+        ).stdout
+        for env in (os.environ | {"NUMBA_DISABLE_JIT": off} for off in ("0", "1"))
+    }
+    assert len(found) == 1
 
 
 def test_a_vocabulary_grows_and_what_had_an_index_keeps_it():
@@ -374,10 +403,20 @@ def test_settings_and_arguments_that_cannot_be_are_refused():
         Features(categories="id")
     with pytest.raises(InputError, match="expected a user"):
         Features().arms([1.0, 2.0], ITEMS)
-    with pytest.raises(InputError, match=r"3 users and 2 items\. Use rounds"):
+    with pytest.raises(InputError, match=r"got 3 and 2\. Use rounds"):
         Features().table([USER] * 3, ITEMS[:2])
+    with pytest.raises(InputError, match="expected a pool of these features"):
+        Features().arms(USER, Features().pool(ITEMS))
     with pytest.raises(InputError, match="a table or a list of dicts"):
         Features().table(3)
+    for table in ({"a": 31, "b": "x"}, {"a": [1, 2], "b": [1]}, {"a": "text"}):
+        with pytest.raises(InputError, match="columns of one length"):
+            Features().table(table)
+    with pytest.raises(FileFormatError, match="expected a new name or two indices below 1"):
+        from_header({**Features().to_header(), "names": ["constant", "constant"]})
+    with pytest.raises(FileFormatError, match="two indices below 1"):
+        from_header({**Features().to_header(), "names": ["constant", [0, 1]]})
+    assert from_header({"features": "Features", "cross": "all"}).names == ["constant"]  # as a study says it
     with pytest.raises(InputError, match="hashed features keep no names"):
         _ = Features(8).names
     with pytest.raises(InputError, match="expected a dict of columns, or an id"):
@@ -390,7 +429,7 @@ def test_settings_and_arguments_that_cannot_be_are_refused():
 
 def test_what_records_are():
     pa = pytest.importorskip("pyarrow")
-    for yes in ({}, {"a": 1}, [{"a": 1}], pa.table({"a": [1]})):
+    for yes in ({}, {"a": 1}, [{"a": 1}], pa.table({"a": [1]}), pa.table({"a": [1]}).to_batches()[0]):
         assert is_records(yes)
     for no in ([], [1.0], np.eye(2), 3, "text", __import__("scipy.sparse").sparse.csr_array(np.eye(2)), None):
         assert not is_records(no)

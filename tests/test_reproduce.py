@@ -78,7 +78,7 @@ def test_a_job_is_known_by_all_that_it_depends_on(tmp_path):
 
 
 def test_an_unknown_experiment_is_refused(tmp_path):
-    with pytest.raises(SettingsError, match=r"'figure-7'.*tracking, settings"):
+    with pytest.raises(SettingsError, match=r"'figure-7'.*tracking, theorem-1"):
         reproduce.reproduce(Options(), tmp_path, only=["figure-7"])
 
 

@@ -16,7 +16,7 @@ from driftls import parallel
 from driftls.errors import CorruptFileError, DriftlsError, SettingsError
 from driftls.logs import synthetic_day, write_parquet
 from driftls.parallel import file_digest
-from driftls.policies import DisjointLinUCB, named
+from driftls.policies import DisjointLinUCB, registry
 from driftls.run import Run, interval
 from driftls.study import Plan, run_study
 from driftls.study import tasks as tasks_module
@@ -113,18 +113,18 @@ def test_draws_depend_on_the_seed_of_the_search_and_stay_in_range():
     assert abs(sum(knobs["kappa"] < 1.0 for knobs in first) - 25) <= 4 * math.sqrt(50) / 2
 
 
-@pytest.mark.parametrize("name", named.KNOBS)
+@pytest.mark.parametrize("name", registry.SETTINGS)
 def test_every_knob_reaches_its_policy(name):
     bandit = Plan.parse(TEXT).bandits[0]
     plain = repr(build(name, {}, bandit, 0))
-    for knob, kind in named.KNOBS[name].items():
+    for knob, kind in registry.SETTINGS[name].items():
         value = 3 if kind is int else 0.625
         assert repr(build(name, {knob: value}, bandit, 0)) != plain, knob
 
 
 def test_a_policy_refuses_a_knob_that_it_does_not_have():
-    with pytest.raises(SettingsError, match=r"greedy has no knob 'steps'\. It has: ridge"):
-        named.make("greedy", 3, steps=2)
+    with pytest.raises(SettingsError, match=r"greedy has no setting 'steps'\. It has: ridge"):
+        registry.make("greedy", 3, steps=2)
 
 
 def test_a_range_on_a_log_scale_is_halved_at_the_geometric_mean():
@@ -284,7 +284,7 @@ def test_knobs_are_tuned_on_some_days_of_a_log_and_reported_on_others(news, tmp_
 
 
 def test_with_the_visitor_alone_every_article_has_a_model(news):
-    text = LOGS.replace('"Hashed", width = 60,', '"UserFeatures",')
+    text = LOGS.replace('"Hashed", width = 60,', '"UserOnly",')
     log = Plan.parse(text, news.parent).logs[0]
     assert isinstance(build("linucb", {}, log, 0), DisjointLinUCB)
 

@@ -31,9 +31,9 @@ def items(page):
 
 def test_the_leaderboard_has_intervals_differences_and_the_front(page):
     first, second = items(page)["1-board"].rows
-    assert first[:4] == ["linucb", "kappa = 0.3", "16 ± 2.48", ""]
+    assert first[:4] == ["linucb", "kappa = 0.3", "16.0 ± 2.5", ""]
     assert second[0] == "random"
-    assert second[3].startswith("96 ± ")
+    assert second[3].startswith("96.0 ± ")
     assert [first[6], second[6]] == ["yes", "yes"]  # the cheaper one and the better one
     assert "linucb has the best regret" in page.sections[0].found
 

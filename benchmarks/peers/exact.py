@@ -332,14 +332,25 @@ class ArticlesSparse(_Articles):
         self.enter(self.inverse[slot], self.theta[slot], given[2], given[3], reward, self.v)
 
 
-class Classes(ArticlesOnBlas):
-    """The classes of a table: one model each, of dense rows with a constant."""
+class Classes:
+    """LinUCB in twenty lines: one model for each class of a table, of dense rows with a constant."""
 
     def __init__(self, problem: Any, seed: int, *, kappa: float, ridge: float) -> None:
-        super().__init__(problem._replace(dim=problem.dim + 1), seed, kappa=kappa, ridge=ridge)
+        self.kappa, self.theta = kappa, np.zeros((problem.arms, problem.dim + 1))
+        self.inverse = np.repeat(np.eye(problem.dim + 1)[None] / ridge, problem.arms, axis=0)
 
     def prepare(self, given: Any) -> Any:
-        return given.ids, np.append(1.0, given.user.toarray()[0])
+        return np.append(1.0, given.user)
+
+    def choose(self, x: Any) -> Any:
+        self.products = self.inverse @ x
+        return np.argmax(self.theta @ x + self.kappa * np.sqrt(np.maximum(self.products @ x, 0.0)))
+
+    def learn(self, x: Any, k: int, reward: float) -> None:
+        v = self.products[k]
+        scale = 1.0 / (1.0 + x @ v)
+        self.theta[k] += scale * (reward - self.theta[k] @ x) * v
+        self.inverse[k] -= np.outer(scale * v, v)
 
 
 class Ridge(ShermanMorrison):

@@ -46,13 +46,15 @@ class VowpalWabbit(Peer):
     def begin(self, *, explore: str = "", rate: float = 0.5) -> None:
         vw = import_module("vowpalwabbit")
         bandit = f"--cb_explore_adf {explore}" if self.kind != "regression" else ""
-        pairs = "-q ua" if self.kind == "articles" else ""
+        self.shared = self.kind in ("articles", "classes")
+        pairs = "-q ua" if self.shared else ""
         options = f"{bandit} {pairs} -l {rate} -b 20 --quiet --random_seed {self.seed + 1}"
         self.vw = vw.Workspace(options)
 
     def prepare(self, given: Any) -> Any:
-        if self.kind == "articles":
-            user = " ".join(f"f{j}:{v:.6g}" for j, v in zip(given.user.indices.tolist(), given.user.data.tolist()))
+        if self.shared:
+            x = given.user if self.kind == "articles" else csr_array(given.user[None])
+            user = " ".join(f"f{j}:{v:.6g}" for j, v in zip(x.indices.tolist(), x.data.tolist()))
             return [f"shared |u {user}", *(f"|a {name}" for name in given.ids.tolist())]
         if isinstance(given.arms, np.ndarray):
             lines = ["|a " + " ".join(f"{j}:{v:.6g}" for j, v in enumerate(row)) for row in given.arms.tolist()]
@@ -76,7 +78,7 @@ class VowpalWabbit(Peer):
         if self.kind == "regression":  # a row that was parsed without its label is not learned from
             self.vw.learn(f"{reward} {lines}")
             return
-        self.examples[k + (self.kind == "articles")].set_label_string(f"0:{-reward}:{self.chance}")
+        self.examples[k + self.shared].set_label_string(f"0:{-reward}:{self.chance}")
         self.vw.learn(self.examples)
         self.vw.finish_example(self.examples)
 
@@ -188,7 +190,7 @@ class RiverScaled(Peer):
         return scaler | linear.LinearRegression(optimizer=optim.SGD(self.rate))
 
     def prepare(self, given: Any) -> Any:
-        return dict(enumerate((given.arms if self.kind == "regression" else given.user.toarray())[0].tolist()))
+        return dict(enumerate((given.arms[0] if self.kind == "regression" else given.user).tolist()))
 
     def choose(self, x: Any) -> Any:
         if self.epsilon and self.rng.random() < self.epsilon:

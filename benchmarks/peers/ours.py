@@ -71,7 +71,7 @@ class Classes(Articles):
     """The classes of a table: a user is a dense row."""
 
     def prepare(self, given: Any) -> Any:
-        return given.user.toarray()[0], given.ids
+        return given.user, given.ids
 
 
 class Crosses(Articles):

@@ -134,20 +134,18 @@ PLAYERS = {
 # real tables: what benchmarks/tables.py plays, the tuned one first
 _WIDE = _grid("kappa", (0.01, 0.03, 0.1, 0.3, 1.0), "ridge", (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0))
 _RIDGES = tuple({"ridge": 10.0**power} for power in range(-4, 6))
-_RIVER = _grid("rate", (0.003, 0.01, 0.03), "epsilon", (0.02, 0.1))
-_SQUARECB = _grid(
-    "explore", tuple(f"--squarecb --gamma_scale {scale}" for scale in (10, 100, 1000)), "rate", (0.5, 8.0)
-)
+_RIVER = _grid("rate", (0.003, 0.02), "epsilon", (0.02, 0.1))
+_SQUARECB = _grid("explore", ("--squarecb --gamma_scale 10", "--squarecb --gamma_scale 100"), "rate", (0.5, 8.0))
 ON_TABLES = {
     player.key: player
     for player in (
-        Player("exact, tuned", "exact", "exact", "Classes", ("articles",), {"": _WIDE}),
+        Player("exact, tuned", "exact", "exact", "Classes", ("classes",), {"": _WIDE}),
         Player("exact ridge, tuned", "exact", "exact", "Ridge", ("regression",), {"": _RIDGES}),
         Player("predicting the mean", "exact", "exact", "RunningMean", ("regression",)),
-        _ours("DisjointLinUCB, dense", "classes", "articles"),
-        _ours("LinUCB over crosses", "class-crosses", "articles"),
-        _peer("Vowpal Wabbit, classes", "vowpalwabbit", "VowpalWabbitClasses", ("articles",), {"": _SQUARECB}),
-        _peer("river, scaled", "river", "RiverScaled", ("articles", "regression"), {"": _RIVER, "regression": (
+        _ours("DisjointLinUCB, dense", "classes", "classes"),
+        _ours("LinUCB over crosses", "class-crosses", "classes"),
+        _peer("Vowpal Wabbit, classes", "vowpalwabbit", "VowpalWabbitClasses", ("classes",), {"": _SQUARECB}),
+        _peer("river, scaled", "river", "RiverScaled", ("classes", "regression"), {"": _RIVER, "regression": (
             {"rate": 0.001}, {"rate": 0.003}, {"rate": 0.01}, {"rate": 0.03}, {"rate": 0.1},
         )}),
     )

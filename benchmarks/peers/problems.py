@@ -70,7 +70,7 @@ def rounds(problem: Problem, seed: int, file: str | None = None) -> Iterator[Rou
             raise ValueError("articles need the file of a day: see benchmarks.peers.write_day.")
         return _articles(file, problem.dim)
     if file is not None:
-        return _rows(file)
+        return _classes(file) if problem.kind == "classes" else _rows(file)
     truth, draws = (np.random.default_rng([0xBE, seed, part]) for part in (0, 1))
     make = {"dense": _fresh, "regression": _fresh, "sparse": _fields, "fixed": _fixed}[problem.kind]
     return make(problem, truth, draws)
@@ -135,6 +135,14 @@ def _articles(file: str, dim: int) -> Iterator[Round]:
         user = csr_array((values, indices, np.array([0, indices.size])), shape=(1, dim))
         yield Round(None, ids, user, kept["truth"][at : at + ids.size], float(kept["noise"][line]), True)
         at += ids.size
+
+
+def _classes(file: str) -> Iterator[Round]:
+    """The rows of a table as users: the right one of its classes has reward 1."""
+    with np.load(file) as arrays:
+        X, right = arrays["X"], np.eye(arrays["y"].max() + 1)[arrays["y"]]
+    for row, means in zip(X, right):
+        yield Round(None, np.arange(len(means)), row, means, 0.5, True)
 
 
 def _rows(file: str) -> Iterator[Round]:

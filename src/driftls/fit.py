@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from driftls import logs, parallel
 from driftls.errors import DimensionError, InputError, SettingsError
-from driftls.features import Crosses, Features, from_header
-from driftls.history import Reservoir
+from driftls.features import FeatureMap, UserArmCrosses, from_header
+from driftls.history import History, Reservoir
 from driftls.policies import DisjointLinUCB, Policy, SharedPolicy
-from driftls.trackers import CD, RLS, SAGA, Tracker
+from driftls.trackers import CD, RAW, RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, PhiWidth
 
 __all__ = ["Fit", "fit", "shown_rows", "with_articles"]
@@ -59,7 +59,7 @@ class Sums(NamedTuple):
 
 
 def fit(
-    policy: Policy | DisjointLinUCB,
+    policy: SharedPolicy | DisjointLinUCB,
     shards: Sequence[Any],
     read: Callable[[Any], Rows],
     *,
@@ -72,7 +72,7 @@ def fit(
 
     Parameters
     ----------
-    policy : Policy or DisjointLinUCB
+    policy : LinUCB, Greedy or DisjointLinUCB
         Over `RLS` or `CD`; or over `SAGA` with a `Reservoir`, which then holds a uniform sample of all rows. At most
         5,000 features: the sums take d^2.
     shards, read
@@ -91,13 +91,13 @@ def fit(
     >>> def read(shard):
     ...     X = np.random.default_rng(shard).normal(size=(1000, 3))
     ...     yield X, X @ [1.0, 2.0, 3.0]
-    >>> found = fit(Greedy(RLS(3)), [0, 1], read, workers=1)
+    >>> found = fit(Greedy(RLS(3, **RAW)), [0, 1], read, workers=1)
     >>> found.rows, found.policy.theta.round(2)
     (2000, array([1., 2., 3.]))
     """
     _check(policy)
     history = policy.tracker.history
-    room = None if history is None else history.capacity
+    room = history.capacity if isinstance(history, Reservoir) else None
     work = partial(_sums, read=read, dim=policy.dim, room=room, by_id=isinstance(policy, DisjointLinUCB), seed=seed)
     total: dict[Any, Sums] = {}
     numbered = parallel.parallel_map(work, list(enumerate(shards)), workers=workers, cluster=cluster)
@@ -115,7 +115,7 @@ def fit(
     return Fit(_warm_shared(policy, sums), rows)
 
 
-def _check(policy: Policy | DisjointLinUCB) -> None:
+def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
     tracker, width = policy.tracker, policy.width
     sums = isinstance(width, DiagonalWidth) or (isinstance(width, PhiWidth) and width.method == "gd")
     if len(tracker) or getattr(policy, "_auto", False):
@@ -127,8 +127,14 @@ def _check(policy: Policy | DisjointLinUCB) -> None:
             f"{width!r} has to see every row in turn, and sums have none. Use linucb, flinucb-cd or flinucb-saga, or "
             "learn the rows through the policy."
         )
-    if not (isinstance(tracker, RLS | CD) and tracker.history is None) and not (
-        isinstance(tracker, SAGA) and isinstance(tracker.history, Reservoir)
+    if tracker.scale or tracker.intercept:
+        raise SettingsError(
+            "fit takes sums of rows as they are, and this tracker measures features in units that it finds on its way. "
+            "Build it with scale=False, intercept=False, and give the rows a constant."
+        )
+    keeps = type(tracker.history)  # the plain History keeps no rows
+    if not (isinstance(tracker, RLS | CD) and keeps is History) and not (
+        isinstance(tracker, SAGA) and keeps is Reservoir
     ):
         raise SettingsError(f"fit needs RLS, CD, or SAGA with history=Reservoir(capacity), got {tracker!r}.")
     if tracker.dim > MOST_FEATURES:
@@ -141,7 +147,7 @@ def _check(policy: Policy | DisjointLinUCB) -> None:
 # -- rows of a log -----------------------------------------------------------------------------------------------------
 
 
-def shown_rows(path: str, features: Features) -> Iterator[tuple[Any, Array, NDArray[np.int64]]]:
+def shown_rows(path: str, features: FeatureMap) -> Iterator[tuple[Any, Array, NDArray[np.int64]]]:
     """The arm that was shown, its reward and its id, of every line of a log; in blocks."""
     for block in logs.read(path).blocks():
         places, pool = np.unique(block.pool_start[block.pool] + block.shown, return_inverse=True)
@@ -157,9 +163,9 @@ def shown_rows(path: str, features: Features) -> Iterator[tuple[Any, Array, NDAr
         yield features.rows(alone), block.reward, alone.pool_ids[pool]
 
 
-def with_articles(features: Features, paths: Sequence[str], **where: Any) -> Features:
+def with_articles(features: FeatureMap, paths: Sequence[str], **where: Any) -> FeatureMap:
     """Crosses that know every article of the log, so that all shards give them the same blocks; others as they are."""
-    if not isinstance(features, Crosses):
+    if not isinstance(features, UserArmCrosses):
         return features
     found: dict[int, None] = {}
     for ids in parallel.in_order(parallel.parallel_map(_articles, list(paths), **where)):
@@ -253,7 +259,7 @@ def _smallest(old: Sample | None, new: Sample, room: int | None) -> Sample:
 def _solution(tracker: Tracker, sums: Sums) -> tuple[Any, float]:
     """What puts the unused tracker where it would stand after all rows, and the sum of their squared errors."""
     ridge = sums.n * tracker.regularisation(sums.n)  # type: ignore[operator]
-    exact = RLS(tracker.dim, regularisation=tracker.regularisation, method="cholesky")
+    exact = RLS(tracker.dim, regularisation=tracker.regularisation, method="cholesky", **RAW)
     exact.set_sums(sums.A, sums.b, ridge, sums.n)
     theta = exact.theta
     errors = max(0.0, sums.yy - float(theta @ (2.0 * sums.b - sums.A @ theta)))

@@ -22,6 +22,7 @@ from driftls.kernels.learn import GROWING, NOTHING, RESERVOIR, WINDOW
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import COUNTS, ROWS
 from driftls.persistence import expect, whole
+from driftls.units import Change
 
 __all__ = ["Growing", "History", "Mapped", "Reservoir", "Window"]
 
@@ -144,6 +145,20 @@ class History:
             return self.arrays["values"][first:held].copy(), y
         start, index, value = self._packed()
         return sp.csr_array((value, index, start), shape=(held, self.dim))[first:], y
+
+    def change_units(self, change: Change) -> None:
+        """Rewrite the held rows in new units."""
+        held = len(self)
+        if not self.arrays or not held:
+            return
+        y, values = self.arrays["y"], self.arrays["values"]
+        y[:held] -= change.offset
+        if not self.sparse:
+            values[:held] = change.rows(values[:held])
+            return
+        used = int(self.counts["used"])
+        scale = np.append(change.scale, change.after / change.before)
+        values[:used] *= scale[self.arrays["indices"][:used]]
 
     def header(self) -> dict[str, Any]:
         """Settings and counters, for a file."""
@@ -306,6 +321,7 @@ class Mapped(History):
 
     def flush(self) -> None:
         """Have the operating system write everything to disk now: rows first, then their count."""
+        array: Any
         for array in (*self.arrays.values(), self.counts.memory):
             while array is not None and not isinstance(array, np.memmap):
                 array = array.base

@@ -18,7 +18,7 @@ from driftls.kernels import rows as row_kernels
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import ROWS
 
-FLOAT = np.dtype(np.float64)
+FLOAT, INDEX, POINTER = np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64)
 MOST_INDEX = np.iinfo(np.int32).max
 IN_PLACE_FROM = 1 << 14  # numbers: below it a copy costs less than finding out where an array lies
 
@@ -38,6 +38,20 @@ class Rows(NamedTuple):
     def shape(self) -> tuple[int, int]:
         """How many rows, and their length."""
         return len(self.start) - 1, self.dim
+
+    def plain(self) -> bool:
+        """Whether nothing has to be converted; that no pointer leads out of the arrays is for the kernels to check."""
+        indices, values, start, _ = self
+        return (
+            type(indices) is type(values) is type(start) is np.ndarray
+            and indices.dtype == INDEX
+            and values.dtype == FLOAT
+            and start.dtype in (INDEX, POINTER)
+            and indices.ndim == values.ndim == start.ndim == 1
+            and start.size > 0
+            and start[0] == 0
+            and start[-1] <= min(indices.size, values.size)
+        )
 
     def tocsr(self) -> sp.csr_array:
         """The same as a SciPy matrix."""
@@ -80,8 +94,10 @@ def as_number(value: Any, called: str) -> float:
 
 def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
     """A matrix of rows with `dim` features: an array, or the arrays of a sparse matrix of any format, checked."""
-    if is_sparse(X):
-        rows: Any = sparse_rows(X, called)
+    if type(X) is np.ndarray and X.dtype == FLOAT:
+        rows: Any = X
+    elif is_sparse(X):
+        rows = sparse_rows(X, called)
     elif is_pair(X):
         rows = pair_rows(X, dim)
     else:
@@ -101,14 +117,18 @@ def is_sparse(X: Any) -> bool:
 
 def is_pair(x: Any) -> bool:
     """Whether this is one sparse row, as (indices, values)."""
-    return type(x) is tuple and len(x) == 2 and all(hasattr(part, "__len__") and not isinstance(part, str) for part in x)
+    return (
+        type(x) is tuple and len(x) == 2 and all(hasattr(part, "__len__") and not isinstance(part, str) for part in x)
+    )
 
 
 def pair_rows(x: Any, dim: int) -> Rows:
     """One row from (indices, values)."""
     indices, values = as_numbers(x[0], "indices must be a vector"), as_numbers(x[1], "values must be a vector")
     if indices.ndim != 1 or values.shape != indices.shape:
-        raise DimensionError(f"(indices, values) must be two vectors of one length, got {indices.shape}, {values.shape}.")
+        raise DimensionError(
+            f"(indices, values) must be two vectors of one length, got {indices.shape}, {values.shape}."
+        )
     if indices.size and indices.dtype.kind not in "iu":
         raise InputError(f"indices must be whole numbers, got {indices.dtype}.")
     return Rows(indices, values, np.array([0, indices.size]), dim)
@@ -117,18 +137,26 @@ def pair_rows(x: Any, dim: int) -> Rows:
 def sparse_rows(X: Any, called: str) -> Rows:
     """The arrays of a sparse matrix of any format; nothing is converted through pointers that were not looked at."""
     try:
+        if type(X) is Rows and X.plain():
+            return X
         if not sp.issparse(X):
             return _pointed(X.start, X.indices, X.values, (len(X.start) - 1, int(X.dim)))
         if X.dtype.kind not in "fiub":
             raise InputError(f"{called} must be a matrix of real numbers, got a sparse matrix of {X.dtype}.")
         if X.format == "csr":
-            return _pointed(X.indptr, X.indices, X.data, (1, *X.shape)[-2:])
+            shape = (1, *X.shape)[-2:]
+            rows = Rows(X.indices, X.data, X.indptr, shape[1])
+            return (
+                rows if rows.plain() and X.indptr.size == shape[0] + 1 else _pointed(X.indptr, X.indices, X.data, shape)
+            )
         X = _converted(X)
         return Rows(X.indices, X.data, X.indptr, X.shape[1])
     except DriftlsError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError(f"{called} is not a valid sparse matrix: {error}. Build it anew. Nothing was changed.") from None
+        raise InputError(
+            f"{called} is not a valid sparse matrix: {error}. Build it anew. Nothing was changed."
+        ) from None
 
 
 def _pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int]) -> Rows:
@@ -147,7 +175,7 @@ def _converted(X: Any) -> Any:
     if X.format in ("csc", "bsr"):
         block = X.data.shape[1:] if X.format == "bsr" else (1, 1)
         lines, columns = (X.shape[0] // block[0], X.shape[1] // block[1])[:: -1 if X.format == "csc" else 1]
-        start, indices, values, _ = _pointed(X.indptr, X.indices, X.data, (lines, columns))
+        indices, values, start, _ = _pointed(X.indptr, X.indices, X.data, (lines, columns))
         indices = indices.astype(np.int64)
         _within(indices, columns)
         kind = sp.csc_array if X.format == "csc" else sp.bsr_array
@@ -183,8 +211,10 @@ class Stage:
 
     def __init__(self, dim: int, *, constant: bool = False) -> None:
         self.dim, self.inner, self.constant = dim, dim + constant, constant
-        self.frame = Frame(ROWS)
+        self.frame, self.scratch = Frame(ROWS), Frame(ROWS)
+        self.units: Frame | None = None
         self.sparse: bool | None = None
+        self._used = self.frame.fields["room"]  # entries of sparse rows: kernels follow no pointer beyond them
         self.y = self.values = np.zeros(0)
         self._in_place = False
 
@@ -196,6 +226,19 @@ class Stage:
         self.frame.set(y=self.y, start=self.begin, stop=self.end, count=1)
         self._room(64 if sparse else self.inner)
 
+    def measure(self, units: Frame) -> None:
+        """Rows will be standardised by these units, in a place beside."""
+        self.units = units
+        self.scratch.set(sparse=bool(self.sparse), dim=self.inner)
+        self.frame.set(units=units, scratch=self.scratch)
+        self._scratch_room()
+
+    def _scratch_room(self) -> None:
+        size, lines = self.values.size, self.y.size
+        self.scratch.set(values=np.zeros(size), y=np.zeros(lines), count=lines, room=size)
+        self.scratch.set(start=np.zeros(lines, np.int64), stop=np.zeros(lines, np.int64))
+        self.scratch["indices"] = np.zeros(size if self.sparse else 1, np.int32)
+
     def _room(self, size: int) -> None:
         """Have room for so many values."""
         if self._in_place or self.values.size < size:
@@ -204,16 +247,18 @@ class Stage:
                 if self.sparse:
                     self.indices = np.zeros(size, np.int32)
                     self.frame["indices"] = self.indices
-            self.frame.set(values=self.values, room=self.values.size)
+            self.frame["values"] = self.values
             self._in_place = False
-            if self.constant and not self.sparse:
-                self.values[self.dim] = 1.0
+            if self.units is not None:
+                self._scratch_room()
 
     def lines(self, count: int) -> None:
         """Have room for so many rows."""
         if self.y.size < count:
             self.y, self.begin, self.end = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
             self.frame.set(y=self.y, start=self.begin, stop=self.end, count=count)
+            if self.units is not None:
+                self._scratch_room()
 
     def take_row(self, x: Any) -> bool:
         """One row in one of the common forms, at once; False if it needs `take`."""
@@ -226,9 +271,9 @@ class Stage:
             return True
         if type(x) is tuple and self.sparse and len(x) == 2:
             indices, values = x
-            if type(indices) is np.ndarray and type(values) is np.ndarray and indices.dtype == np.int32:
+            if type(indices) is type(values) is np.ndarray and indices.dtype == INDEX and values.dtype == FLOAT:
                 n = values.size
-                if values.dtype == FLOAT and indices.shape == values.shape == (n,):
+                if indices.shape == (n,) == values.shape:
                     self._sparse_row(indices, values, n)
                     return True
         return False
@@ -240,35 +285,51 @@ class Stage:
         if self.constant:
             self.indices[n], self.values[n] = self.dim, 1.0
             n += 1
-        self.begin[0], self.end[0] = 0, n
+        self.begin[0] = 0
+        self.end[0] = self._used[0] = n
 
     def take(self, rows: NDArray[Any] | Rows) -> int:
         """A block of rows that `as_rows` has looked at; returns how many there are."""
-        count = rows.shape[0]
+        count = int(rows.shape[0])
         self.lines(count)
         if self.sparse:
             self._take_sparse(rows if isinstance(rows, Rows) else _nonzeros(rows), count)
         elif isinstance(rows, Rows):
             self._take_scattered(rows, count)
-        elif rows.dtype == FLOAT and rows.size >= IN_PLACE_FROM and rows.flags.carray and not self.constant:
+        elif rows.dtype == FLOAT and rows.size >= IN_PLACE_FROM and rows.flags.carray and not (self.constant or self.units):
             self.frame["values"], self._in_place = rows, True
         else:
             self._room(count * self.inner)
             out = self.values[: count * self.inner].reshape(count, self.inner)
-            with np.errstate(over="ignore"):
-                out[:, : self.dim] = rows
+            out[:, : self.dim] = rows if rows.dtype == FLOAT else _as_float(rows)
             if self.constant:
                 out[:, self.dim] = 1.0
         return count
 
+    def take_one(self, rows: NDArray[Any] | Rows, k: int) -> None:
+        """Row k of a block that `as_rows` has looked at, as row 0."""
+        if isinstance(rows, np.ndarray):
+            if not self.take_row(rows[k]):
+                self.take(rows[k : k + 1])
+            return
+        indices, values, start, _ = rows
+        first, last = int(start[k]), int(start[k + 1])
+        if not 0 <= first <= last <= min(indices.size, values.size):
+            raise fault(row_kernels.BAD_POINTER, "X", self.dim)
+        if not self.take_row((indices[first:last], values[first:last])):
+            self.take(Rows(indices[first:last], values[first:last], np.array([0, last - first]), self.dim))
+
     def _take_sparse(self, rows: Rows, count: int) -> None:
-        start, indices = rows.start, rows.indices
+        indices, values, start, _ = rows
         used = int(start[-1])
-        if indices.dtype.itemsize > 4 or indices.dtype.kind == "u":  # what does not fit must not become another index
+        if indices.dtype != INDEX:  # what does not fit must not become another index
             indices = np.clip(indices, -1 if indices.dtype.kind == "i" else 0, MOST_INDEX)
-        values = _as_float(rows.values)
+        if values.dtype != FLOAT:
+            values = _as_float(values)
         if self.constant:
+            indices, values, start, _ = _pointed(start, indices, values, rows.shape)
             self._room(used + count)
+            self._used[0] = used + count
             where = np.arange(used) + np.repeat(np.arange(count), np.diff(start))
             last = start[1:] + np.arange(count)
             self.indices[where], self.values[where] = indices, values
@@ -276,11 +337,16 @@ class Stage:
             self.begin[:count], self.end[:count] = start[:-1] + np.arange(count), last + 1
         else:
             self._room(used)
-            self.indices[:used], self.values[:used] = indices, values
+            self._used[0] = used
+            self.indices[:used], self.values[:used] = indices[:used], values[:used]
             self.begin[:count], self.end[:count] = start[:-1], start[1:]
 
     def _take_scattered(self, rows: Rows, count: int) -> None:
         """Sparse rows, kept dense."""
+        try:
+            rows = _pointed(rows.start, rows.indices, rows.values, rows.shape)
+        except ValueError:
+            raise fault(row_kernels.BAD_POINTER, "X", self.dim) from None
         column, line = np.array(rows.indices, dtype=np.int64), np.repeat(np.arange(count), np.diff(rows.start))
         if column.size and not 0 <= int(column.min()) <= int(column.max()) < self.dim:
             raise fault(row_kernels.BAD_INDEX, "X", self.dim)

@@ -23,7 +23,7 @@ from driftls.logs.shown import Logging, Showing
 from driftls.policies import Policy
 from driftls.replay.arms import arms_of, choices, features_for
 from driftls.schedules import ridge as total_ridge
-from driftls.trackers import RLS, SAGA, Tracker
+from driftls.trackers import RAW, RLS, SAGA, Tracker
 
 __all__ = ["Estimates", "Fixed", "estimate"]
 
@@ -199,7 +199,7 @@ class _Model:
     def __init__(self, features: FeatureMap, folds: int, total: float) -> None:
         self.features, self.folds = features, folds
         self.mean: float | None = None
-        settings: dict[str, Any] = {"regularisation": total_ridge(total)}
+        settings: dict[str, Any] = {"regularisation": total_ridge(total), **RAW}
         self._prototype: Tracker = (
             RLS(features.dim, method="cholesky", **settings)  # sums alone, solved when theta is asked for
             if features.dim <= EXACT_UP_TO

@@ -14,6 +14,7 @@ from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import WIDTH
 from driftls.persistence import checked, expect
 from driftls.trackers import RLS, Tracker
+from driftls.units import Change
 
 Arrays = dict[str, NDArray[Any]]
 OWN_ARRAYS = ("extra", "gram", "inverse")  # of a tracker of the width's own; no width reads its theta
@@ -55,7 +56,7 @@ class WidthState:
         own: Tracker | None = None,
         **fields: Any,
     ) -> None:
-        self.tracker, self.own, self.dim, self.sparse = tracker, own, tracker.dim, bool(tracker.sparse)
+        self.tracker, self.own, self.dim, self.sparse = tracker, own, tracker.inner, bool(tracker.sparse)
         self.frame = Frame(WIDTH)
         self.arrays: Arrays = {} if arrays is None else arrays
         self._lines, self._by_slot = lines, by_slot
@@ -94,8 +95,19 @@ class WidthState:
             self.frame.set(entered=n, n=n)
             self.arrays["doubts"][...] = 1.0
 
+    def change_units(self, change: Change) -> None:
+        """The tracker's features are measured in other units from now on."""
+        if self.own is not None:
+            self.own.change_units(change)
+
     def reserve(self, arms: int) -> None:
         """So many arms will be scored at a time."""
+
+    def put_aside(self) -> Any:
+        """What scores of a question change."""
+
+    def put_back(self, aside: Any) -> None:
+        """The question was answered."""
 
     # -- arms that recur -----------------------------------------------------------------------------------------
 
@@ -175,15 +187,6 @@ class ExactState(WidthState):
             super().set_ridge(total)
         self.frame["ridge"] = total
 
-    def stand_at(self, squares: NDArray[np.float64], n: int) -> None:
-        """Stand after n rows with these sums of squares, which were seen elsewhere: a warm start."""
-        if "squares" in self.arrays:
-            self.arrays["squares"][...] = squares
-            self._restored()
-        if "entered" in self.numbers:
-            self.frame.set(entered=n, n=n)
-            self.arrays["doubts"][...] = 1.0
-
     def reserve(self, arms: int) -> None:
         """Room for the product of so many dense arms with the inverse, by BLAS."""
         if arms > self.frame["room"] and not self.sparse:
@@ -204,6 +207,17 @@ class DiagonalState(WidthState):
         self.frame["ridge"] = total
         self.keep_spread()
 
+    def change_units(self, change: Change) -> None:
+        """Sums of squares afresh from the rows held, as a sample of all; or, without rows, in their new scale."""
+        squares, history = self.arrays["squares"], self.tracker.history
+        if len(history) and self.frame["discount"] == 1.0:
+            X, _ = history.matrix()
+            total = np.einsum("ij,ij->j", X, X) if isinstance(X, np.ndarray) else np.asarray(X.multiply(X).sum(axis=0))
+            squares[:] = total * (history.seen / len(history))
+        else:
+            squares *= np.append(change.scale, change.after / change.before)[: self.dim] ** 2
+        self.keep_spread()
+
     def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
         refuse(not (numbers["ridge"] > 0.0 and numbers["scale"] > 0.0), "ridge")
         refuse((arrays["squares"] < 0.0).any(), "squares")
@@ -217,6 +231,12 @@ class PhiState(WidthState):
 
     numbers = ("last_step", "entered", "n", "clamped")
     columns = True
+
+    def put_aside(self) -> Any:
+        return self.arrays["drawn"].copy(), self.frame["clamped"]
+
+    def put_back(self, aside: Any) -> None:
+        self.arrays["drawn"][:], self.frame["clamped"] = aside
 
     def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
         super()._check(numbers, arrays)

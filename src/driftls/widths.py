@@ -121,9 +121,11 @@ class ExactWidth(Width):
             total, discount = constant_ridge(tracker), discount_of(tracker)
             # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
             method = "sherman-morrison" if discount == 1.0 else "inverse"
-            own = RLS(tracker.dim, regularisation=ridge(total), discount=discount, method=method)
+            own = RLS(
+                tracker.inner, regularisation=ridge(total), discount=discount, method=method, scale=False, intercept=False
+            )
         state = ExactState(tracker, parts, own=own, ridge=total)
-        if not tracker.sparse and tracker.dim >= BLAS_FROM:
+        if not tracker.sparse and tracker.inner >= BLAS_FROM:
             state.reserve(FIRST_PRODUCTS)
         return state
 
@@ -136,11 +138,11 @@ class DiagonalWidth(Width):
         state = DiagonalState(
             tracker,
             {"score": score.diagonal_score, "width2": score.diagonal_width2, "enter": score.diagonal_enter},
-            arrays={"squares": np.zeros(tracker.dim)},
+            arrays={"squares": np.zeros(tracker.inner)},
             scale=1.0,
             discount=discount_of(tracker),
             ridge=constant_ridge(tracker),
-            spread=np.zeros(tracker.dim),
+            spread=np.zeros(tracker.inner),
         )
         state.keep_spread()
         return state
@@ -218,7 +220,7 @@ class PhiWidth(Width):
         return PhiState(
             tracker,
             parts,
-            arrays={"squares": np.zeros(tracker.dim), "drawn": np.zeros(self.steps, dtype=np.int64)},
+            arrays={"squares": np.zeros(tracker.inner), "drawn": np.zeros(self.steps, dtype=np.int64)},
             lines=("phi", "arms"),
             by_slot=("P", "Q", "doubts"),
             slots=slots,
@@ -229,7 +231,7 @@ class PhiWidth(Width):
             windowed=windowed,
             # O(d) an arm, which sparse rows are too cheap for; and no arm stands for the row that leaves a window
             carried=not (tracker.sparse or printed or windowed),
-            scratch=np.zeros(tracker.dim),
+            scratch=np.zeros(tracker.inner),
         )
 
 
@@ -260,7 +262,7 @@ class EnsembleWidth(Width):
             "enter": sampling.ensemble_enter,
             "begin": sampling.ensemble_begin,
         }
-        arrays = {name: np.zeros((self.members, tracker.dim)) for name in ("phi", "residual", "start")}
+        arrays = {name: np.zeros((self.members, tracker.inner)) for name in ("phi", "residual", "start")}
         return EnsembleState(
             tracker, parts, arrays=arrays, own=own, steps=self.steps, members=self.members, ridge=total
         )
@@ -286,8 +288,8 @@ class SampleWidth(Width):
             "enter": sampling.sample_enter,
             "begin": sampling.sample_begin,
         }
-        arrays = {"factor": np.eye(tracker.dim) * np.sqrt(total), "direction": np.zeros(tracker.dim)}
-        return SampleState(tracker, parts, arrays=arrays, ridge=total, scratch=np.zeros(tracker.dim))
+        arrays = {"factor": np.eye(tracker.inner) * np.sqrt(total), "direction": np.zeros(tracker.inner)}
+        return SampleState(tracker, parts, arrays=arrays, ridge=total, scratch=np.zeros(tracker.inner))
 
 
 def constant_ridge(tracker: Tracker) -> float:
@@ -317,9 +319,9 @@ def refuse_window(tracker: Tracker) -> None:
 
 def refuse_large(tracker: Tracker) -> None:
     """d^2 numbers must be affordable."""
-    if tracker.dim > LARGEST_DIM:
+    if tracker.inner > LARGEST_DIM:
         raise SettingsError(
-            f"this width keeps {tracker.dim} x {tracker.dim} numbers. Use PhiWidth() or DiagonalWidth()."
+            f"this width keeps {tracker.inner} x {tracker.inner} numbers. Use PhiWidth() or DiagonalWidth()."
         )
 
 
@@ -330,7 +332,9 @@ def own_gram(tracker: Tracker) -> CD | None:
     if isinstance(tracker, CD):
         return None
     refuse_large(tracker)
-    return CD(tracker.dim, regularisation=ridge(total), discount=discount_of(tracker))
+    return CD(
+        tracker.inner, regularisation=ridge(total), discount=discount_of(tracker), scale=False, intercept=False
+    )
 
 
 KINDS: dict[str, type[Width]] = {

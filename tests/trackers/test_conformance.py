@@ -43,6 +43,18 @@ def test_kernels_equal_the_oracle(case, history, kind):
         np.testing.assert_allclose(tracker.theta, expected[n], atol=case.exact_to * scale, err_msg=f"row {n + 1}")
 
 
+class Mine(SAGA):
+    """A tracker of a user, with a constructor of its own."""
+
+    def __init__(self, features):
+        super().__init__(features, steps=3, seed=5)
+
+
+@pytest.mark.parametrize("check", TRACKER_CHECKS)
+def test_a_tracker_of_a_user(check):
+    check(lambda: Mine(5))
+
+
 class Forgetful(SAGA):
     """A tracker of a user that gets one thing wrong: a refused row leaves a trace."""
 

@@ -69,15 +69,15 @@ Width = Annotated[int, typer.Option(min=1, max=10**9, help="Length of an arm, fo
 
 def features_of(kind: FeatureKind, form: str, dim: int, articles: int, width: int) -> Any:
     """The features that were asked for; by default one model an article, and for R6A products with its features."""
-    from driftls.features import Crosses, Hashed, OuterProduct, UserFeatures
+    from driftls.features import Hashed, OuterProduct, UserArmCrosses, UserOnly
 
     if kind is FeatureKind.OUTER or (kind is FeatureKind.AUTO and form == "R6A"):
         return OuterProduct(6, 6)
     if kind is FeatureKind.HASHED:
         return Hashed(width, user_dim=dim)
     if kind in (FeatureKind.CROSSES, FeatureKind.SHARED):
-        return Crosses(dim, articles=articles, shared=kind is FeatureKind.SHARED)
-    return UserFeatures(dim)
+        return UserArmCrosses(dim, articles=articles, shared=kind is FeatureKind.SHARED)
+    return UserOnly(dim)
 
 
 def policies() -> dict[str, Any]:

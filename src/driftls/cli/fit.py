@@ -41,7 +41,7 @@ def fit(
     """  # noqa: D301
     from driftls import fit as stage
     from driftls import logs
-    from driftls.features import UserFeatures
+    from driftls.features import UserOnly
     from driftls.history import Reservoir
     from driftls.policies.registry import as_disjoint
 
@@ -53,7 +53,7 @@ def fit(
     made = stage.with_articles(common.features_of(features, log.format, dim, articles, width), paths, **where)
     history = {"history": Reservoir(kept)} if policy == "flinucb-saga" else {}
     start = table[policy](made.dim, kappa, seed, **history)
-    start = as_disjoint(start, seed) if isinstance(made, UserFeatures) else start
+    start = as_disjoint(start, seed) if isinstance(made, UserOnly) else start
     read = partial(stage.shown_rows, features=made)
     with common.progress() as bar:
         task = bar.add_task(policy, total=len(paths), note="")

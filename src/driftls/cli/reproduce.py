@@ -62,5 +62,5 @@ def reproduce(
             typer.echo(f"{finding.text}\n")
     for section in page.sections:
         for claim in section.claims:
-            typer.echo(f"{report.MARKS[claim.verdict]:<10} {claim.claim}")
+            typer.echo(f"{report.MARKS[claim.verdict]:<16} {claim.claim}")
     typer.echo(f"\nThe report is {files[0]}")

@@ -97,10 +97,10 @@ def simulate(
     if as_json:
         common.print_json({**asked, "seeds": [seed, seed + seeds - 1], "policies": rows, "files": files})
         return
-    head = ["policy", "regret", "reward", "tracking error", "choose µs", "learn µs"]
+    head = ["policy", "regret", "reward", "tracking error", "µs a round"]
     of = "1 seed, so there is no interval" if seeds == 1 else f"{seeds} seeds with 95% intervals"
     notes = [
-        f"Means over {of}, after {rounds:,} rounds; the least regret first. µs are those of a round.",
+        f"Means over {of}, after {rounds:,} rounds; the least regret first.",
         "Tracking error is the distance of theta from the exact solution, relative to that of theta = 0.",
         f"Next: driftls report {out}"
         if out
@@ -125,11 +125,11 @@ def _summary(runs: list[Any]) -> dict[str, Any]:
         "interval": means["regret"][1] if len(runs) > 1 else None,
         "reward": means["reward"][0],
         "tracking_error": means.get("relative_tracking_error", [None])[0],
-        **{f"{part}_us": 1e6 * sum(run.seconds[part] for run in runs) / rounds for part in ("choose", "learn")},
+        "us": 1e6 * sum(sum(run.seconds.values()) for run in runs) / rounds,
     }
 
 
 def _cells(name: str, row: dict[str, Any]) -> list[str]:
     tracking = "" if row["tracking_error"] is None else f"{row['tracking_error']:.4f}"
     regret, reward = common.plus_minus(row["regret"], row["interval"]), f"{row['reward']:,.1f}"
-    return [name, regret, reward, tracking, f"{row['choose_us']:.2f}", f"{row['learn_us']:.2f}"]
+    return [name, regret, reward, tracking, f"{row['us']:.2f}"]

@@ -37,7 +37,6 @@ def study(
     from driftls.study.plan import LARGER_IS_BETTER
     from driftls.study.results import leaderboard
 
-    report.check_extra("driftls study")
     plan = Plan.load(file)
     with common.progress() as bar:
         task = bar.add_task("", total=None, note="")

@@ -41,7 +41,7 @@ def from_header(header: dict[str, Any]) -> FeatureMap:
     if kind == "Features":
         from driftls.features.records import Features
 
-        return Features(**settings).with_names(names)
+        return Features(**settings)._with_names(names)
     from driftls.features import events
 
     return events.from_settings(kind, settings)

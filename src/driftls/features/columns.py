@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from driftls.errors import InputError
+from driftls.errors import FileFormatError, InputError
 from driftls.features.rows import Coded, Ints, refill
 
 Key = str | int | None  # a category, a place in a list of numbers, or the number itself
@@ -72,13 +72,15 @@ class Vocabulary:
 
     def fill(self, listed: Iterable[Any]) -> None:
         """Take over what `listed` gave."""
-        for entry in listed:
+        for place, entry in enumerate(listed):
             if isinstance(entry, str):
                 self.code(entry)
-            else:
+            elif isinstance(entry, list) and len(entry) == 2 and all(k in range(place) for k in entry):
                 self.room(1)
-                self.keys[self.size[0]] = (entry[0] << 32) | entry[1]
+                self.keys[place] = (entry[0] << 32) | entry[1]
                 self.size[0] += 1
+            if self.size[0] != place + 1:
+                raise FileFormatError(f"expected a new name or two indices below {place}, got {entry!r}.")
         refill(self.keys, self.slots, int(self.size[0]))
 
 
@@ -161,7 +163,7 @@ class Space:
 
     def _add_rest(self, column: Column, value: Any, codes: list[int], values: list[float]) -> bool:
         """Append a value of any kind; returns whether there is one."""
-        if isinstance(value, np.ndarray):
+        if hasattr(value, "tolist"):  # an array, or a number of NumPy's
             value = value.tolist()
         several = isinstance(value, list | tuple)
         self.plain &= not several

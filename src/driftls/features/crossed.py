@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -79,9 +78,6 @@ class CrossedArms:
         one = Rows(self.row.indices[begin:end], self.row.values[begin:end], np.array([0, end - begin]), self.row.dim)
         return CrossedArms(one, self.blocks[place], self.count, self.shared)
 
-    def __iter__(self) -> Iterator[CrossedArms]:
-        """Arm by arm."""
-        return (self[k] for k in range(len(self)))
 
     def tocsr(self) -> sp.csr_array:
         """The same as a sparse matrix with a row for each arm."""
@@ -89,7 +85,10 @@ class CrossedArms:
         at = np.hstack([np.zeros_like(at), at]) if self.shared else at
         start = at.shape[1] * np.arange(len(at) + 1)
         place = sp.csr_array((np.ones(at.size), at.ravel(), start), shape=(len(at), self.count + self.shared))
-        return sp.csr_array(sp.vstack([sp.kron(place, self.users[[n]], "csr") for n in range(self.row.shape[0])]))
+        users, blocks = self.row.shape[0], len(at)
+        rows = sp.csr_array(sp.kron(place, self.users, "csr"))[np.arange(len(self)).reshape(blocks, users).T.ravel()]
+        rows.eliminate_zeros()  # which come in where most of a user's features are not 0
+        return rows
 
 
 def _as_rows(users: Any) -> Rows:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from driftls.logs.events import Block
 
 NAMES = 2**20  # names whose codes are remembered; above, all are forgotten and looked up anew
-ENTRIES = 2**22  # entries that are made at once: what a table takes on top of its result is bounded
+ENTRIES = 2**20  # entries that are made at once: what a table takes on top of its result is bounded
 
 
 class Collisions(NamedTuple):
@@ -92,7 +93,7 @@ class Features(FeatureMap):
             self._index.size[1] = buckets(np.array([code]), int(dim))[0] if dim is not None else code
         self._last: tuple[Any, Any] = (None, None)  # a pool of items, and its codes
         self._one = np.zeros(2, np.int64)  # where the codes of one user begin and end
-        self._lock = Lock()
+        self._lock, self._token = Lock(), object()
 
     # -- what it says of itself ----------------------------------------------------------------------------------------
 
@@ -133,7 +134,7 @@ class Features(FeatureMap):
             counts[self._index.size[1]] += 1
         names = int(counts.sum())
         measured = float(counts[counts > 1].sum() / max(names, 1))
-        return Collisions(names, measured, float(-np.expm1((names - 1) * np.log1p(-1.0 / max(self.dim, 2)))))
+        return Collisions(names, measured, 1.0 - (1.0 - 1.0 / self.dim) ** max(names - 1, 0))
 
     def __repr__(self) -> str:
         settings = {"cross": list(self.cross), "categories": list(self.categories), "constant": self.constant}
@@ -156,14 +157,17 @@ class Features(FeatureMap):
 
             return self.rows(Block.from_events([user]))
         if items is None or (type(user) is not dict and not isinstance(user, Mapping)):
-            raise InputError(f"expected a user (a dict) and items (a list of dicts), got {user!r} and {items!r}.")
+            raise InputError(
+                "expected a user (a dict, such as row.to_dict()) and items (a list of dicts or ids, or a table), "
+                f"got {user!r} and {items!r}."
+            )
         with self._lock:
             codes: list[int] = []
             values: list[float] = []
             size = self._index.size.item(0)
             try:
                 self._users.add(user, codes, values)
-                pool = items if type(items) is Pool else self._pool(items)
+                pool = self._pool(items)
             except InputError:
                 self._take_back(size)
                 raise
@@ -172,20 +176,26 @@ class Features(FeatureMap):
             return self._rows(one, pool.items, pool.pairs, (1 + len(codes)) * pool.most)
 
     def pool(self, items: Any) -> Pool:
-        """Items whose codes are looked up once, for `arms`."""
-        with self._lock:
+        """Items whose codes are looked up once, for `arms` of these features."""
+        with self._changing():
             return self._pool(items)
 
     def _pool(self, items: Any) -> Pool:
+        if type(items) is Pool:
+            if items.owner is not self._token and items is not NOBODY:
+                raise InputError(
+                    "expected a pool of these features, got that of others. Make one: features.pool(items)."
+                )
+            return items
         if type(items) is not list:
-            return Pool.of(self._coded(self._items, items))
+            return Pool.of(self._coded(self._items, items), self._token)
         try:
             if items == self._last[0]:  # pools come again, and to compare costs less than to look up
                 return self._last[1]  # type: ignore[no-any-return]
         except ValueError:  # arrays cannot be compared
             pass
         self._items.plain = True
-        pool = Pool.of(self._items.coded(items))
+        pool = Pool.of(self._items.coded(items), self._token)
         copied = [dict(item) if isinstance(item, Mapping) else item for item in items] if self._items.plain else None
         self._last = copied, pool
         return pool
@@ -202,37 +212,28 @@ class Features(FeatureMap):
 
     def rows(self, block: Block) -> Any:
         """The arms of all lines of a block of a log, line after line, as a csr_array."""
-        with self._lock:
-            index = block.user_index
-            used = np.unique(index)
-            code = np.zeros(int(used[-1]) + 1 if len(used) else 0, np.int64)
-            code[used] = [self._users.code(self._users.column(str(j)), None) for j in used.tolist()]
-            users = Coded(block.user_start, code[index], block.user_value)
-            items = self._items.coded(
-                {"id": str(i)} | ({} if block.arm_features is None else dict(enumerate(block.arm_features[k].tolist())))
-                for k, i in enumerate(block.pool_ids.tolist())
-            )
+        with self._changing():
+            used, place = np.unique(block.user_index, return_inverse=True)
+            code = [self._users.code(self._users.column(str(j)), None) for j in used.tolist()]
+            users = Coded(block.user_start, np.array(code, np.int64)[place], block.user_value)
+            ids: Any = ({"id": str(name)} for name in block.pool_ids.tolist())
+            if block.arm_features is not None:
+                ids = (one | dict(enumerate(cells)) for one, cells in zip(ids, block.arm_features.tolist()))
             lines = np.repeat(np.arange(len(block)), np.diff(block.pool_start)[block.pool])
-            return self._rows(users, items, np.stack([lines, block.candidates])).tocsr()
+            return self._rows(users, self._items.coded(ids), np.stack([lines, block.candidates])).tocsr()
 
     def _many(self, users: Any, items: Any, *, every: bool) -> Rows:
-        with self._lock:
-            size = self.dim
-            try:
-                one = self._coded(self._users, users)
-                other = NOBODY.items if items is None else self._coded(self._items, items)
-            except InputError:
-                self._take_back(size)
-                raise
+        with self._changing():
+            one = self._coded(self._users, users)
+            other = NOBODY.items if items is None else self._coded(self._items, items)
             n, k = len(one), len(other)
-            if items is not None and not every and n != k:
-                raise InputError(
-                    f"expected an item for each user, got {n} users and {k} items. Use rounds for all pairs."
-                )
-            pairs = np.stack([np.arange(n), np.arange(n) if items is not None else np.zeros(n, np.int64)])
             if every:
-                pairs = np.stack([np.repeat(np.arange(n), k), np.tile(np.arange(k), n)])
-            return self._rows(one, other, pairs)
+                return self._rows(one, other, np.stack([np.repeat(np.arange(n), k), np.tile(np.arange(k), n)]))
+            if items is not None and n != k:
+                raise InputError(f"expected an item for each user, got {n} and {k}. Use rounds for all pairs.")
+            return self._rows(
+                one, other, np.stack([np.arange(n), np.arange(n) if items is not None else np.zeros(n, np.int64)])
+            )
 
     def _coded(self, space: Space, records: Any) -> Coded:
         if is_table(records) or isinstance(records, Mapping):
@@ -272,8 +273,19 @@ class Features(FeatureMap):
             indices, values = indices[:end], values[:end]
         return Rows(indices, values, start, self.dim)
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """One thread at a time; what is refused changes nothing."""
+        with self._lock:
+            size = self.dim
+            try:
+                yield
+            except InputError:
+                self._take_back(size)
+                raise
+
     def _take_back(self, size: int) -> None:
-        """Drop the names that came since there were `size`: what was refused changes nothing."""
+        """Drop the names that came since there were `size`."""
         if isinstance(self._index, Vocabulary) and self.dim > size:
             self._index.cut(size)
             self._forget()
@@ -291,11 +303,10 @@ class Features(FeatureMap):
         names = self._index.listed() if isinstance(self._index, Vocabulary) else []
         return {"dim": self.dim if self.hashed else None, **kept, "constant": self.constant, "names": names}
 
-    def with_names(self, names: Iterable[Any]) -> Features:
-        """These features with the names that a header kept."""
-        if isinstance(self._index, Vocabulary):
+    def _with_names(self, listed: Sequence[Any]) -> Features:
+        if isinstance(self._index, Vocabulary) and listed:
             self._index.cut(0)
-            self._index.fill(names)
+            self._index.fill(listed)
         return self
 
     def __reduce__(self) -> Any:
@@ -310,16 +321,17 @@ class Pool(NamedTuple):
     items: Coded
     pairs: Ints
     most: int
+    owner: Any  # a token of the features that know the codes
 
     @classmethod
-    def of(cls, items: Coded) -> Pool:
+    def of(cls, items: Coded, owner: Any) -> Pool:
         """The pool of these items."""
         pairs = np.zeros((2, len(items)), np.int64)
         pairs[1] = np.arange(len(items))
-        return cls(items, pairs, len(items.code) + len(items))
+        return cls(items, pairs, len(items.code) + len(items), owner)
 
 
-NOBODY = Pool.of(Coded(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0)))
+NOBODY = Pool.of(Coded(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0)), None)
 
 
 def _pairs_of(cross: Any) -> tuple[tuple[str, str], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import config
 from numpy.typing import NDArray
 
 from driftls.inputs import Rows
@@ -142,3 +143,8 @@ def assemble(
                 to += 1
         start[k + 1] = to
     return to
+
+
+if config.DISABLE_JIT:  # as plain Python, NumPy's numbers warn where products of hashes run over
+    assemble = np.errstate(over="ignore")(assemble)
+    refill = np.errstate(over="ignore")(refill)

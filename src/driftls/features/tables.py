@@ -31,8 +31,7 @@ class Cells(NamedTuple):
 
 def is_table(x: Any) -> bool:
     """Whether `x` is a table: of pandas, polars, pyarrow, or whatever else has named columns."""
-    named = getattr(x, "columns", None) is not None or hasattr(x, "column_names")
-    return hasattr(x, "__arrow_c_stream__") or (named and hasattr(x, "__getitem__"))
+    return hasattr(x, "__getitem__") and (hasattr(x, "columns") or hasattr(x, "column_names"))
 
 
 def is_records(x: Any) -> bool:
@@ -44,15 +43,26 @@ def is_records(x: Any) -> bool:
 
 def coded_table(space: Space, table: Any) -> Coded:
     """The rows of a table; what pyarrow cannot read (columns of many types) goes record by record."""
+    if isinstance(table, Mapping):
+        lengths = {
+            -1 if isinstance(cells, str) or not hasattr(cells, "__len__") else len(cells) for cells in table.values()
+        }
+        if len(lengths) > 1 or -1 in lengths:
+            raise InputError("expected columns of one length, got others. A single record goes to user() or arms().")
     arrow = as_arrow(table)
     if arrow is None:
-        names = list(table) if isinstance(table, Mapping) else list(getattr(table, "columns", ()))
-        return space.coded(dict(zip(names, row)) for row in zip(*(list(table[name]) for name in names), strict=True))
+        names = list(table if isinstance(table, Mapping) else table.columns)
+        columns = [table[name].to_list() if hasattr(table[name], "to_list") else table[name] for name in names]
+        return space.coded(dict(zip(names, row)) for row in zip(*columns))
     columns = [(space.column(name), array) for name, array in zip(arrow.column_names, arrow.columns)]
     cells = [_cells(space, column, array) for column, array in columns]
     start = np.zeros(arrow.num_rows + 1, np.int64)
     for (column, array), one in zip(columns, cells):
-        absent = take(*one, 0, start[1:], NONE, NOTHING)  # counts the entries of each row
+        if len(one.start) or len(one.value) or array.null_count or (one.codes[:-1] < 0).any():
+            absent = take(*one, 0, start[1:], NONE, NOTHING)  # counts the entries of each row
+        else:
+            absent = 0
+            start[1:] += 1
         column.present += len(array) - (array.null_count if len(one.start) else absent)
     np.cumsum(start, out=start)
     code, value, cursor = np.empty(start[-1], np.int64), np.empty(start[-1]), start[:-1].copy()
@@ -90,7 +100,7 @@ def as_arrow(table: Any) -> Any:
         if type(table).__module__.startswith("pandas"):
             return pa.Table.from_pandas(table, preserve_index=False)  # by the other way the index becomes a column
         return table if isinstance(table, pa.Table) else pa.table(table)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+    except (pa.ArrowException, TypeError, ValueError):
         return None
 
 
@@ -121,19 +131,21 @@ def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
         if not largest < LARGEST:
             scalar(largest, column)  # which says what is wrong
         keys = [None] if place is None else range(int(place.max(initial=-1)) + 1)
-        codes = [space.code(column, key) for key in keys] if largest >= 0 else [-1] * len(keys)
-        return Cells(NONE, NONE.astype(np.int32) if place is None else place, np.array([*codes, -1]), value)
+        known = [space.code(column, key) if largest >= 0 else -1 for key in keys]
+        return Cells(NONE, NONE.astype(np.int32) if place is None else place, np.array([*known, -1]), value)
     if not (_is_text(kind) or _is_number(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind)):
         first = array.drop_null()[:1].to_pylist()
         scalar(first[0] if first else None, column)
         raise InputError(f"column {column.name!r}: expected numbers, text or lists of them, got {kind}.")
-    array = array.cast(pa.large_string()) if not pa.types.is_dictionary(kind) and not _is_number(kind) else array
+    array = array.cast(pa.large_string()) if pa.types.is_null(kind) or str(kind) == "string_view" else array
     chunked = pa.chunked_array([array]) if isinstance(array, pa.Array) else array
     chunks = chunked.dictionary_encode().unify_dictionaries().chunks
     array = pa.concat_arrays(chunks) if chunks else pa.nulls(0, pa.string()).dictionary_encode()
     size = len(array.dictionary)
     place = array.indices.fill_null(size).to_numpy().astype(np.int32, copy=False)
-    used = np.flatnonzero(np.bincount(place, minlength=size + 1)[:size])  # a dictionary may hold what no row has
+    used = np.arange(size)
+    if pa.types.is_dictionary(kind):  # which may hold what no row has
+        used = np.flatnonzero(np.bincount(place, minlength=size + 1)[:size])
     names = array.dictionary.take(pa.array(used)).to_pylist()
     if not _is_text(array.dictionary.type):
         names = [(scalar(number, column) or (None,))[0] for number in names]

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from driftls.kernels.learn import ATTEND, NO_ROOM, NOT_FINITE, has_room, mean_of, step_fault, take
-from driftls.kernels.parts import call, counts, entry, indices, inner, integers, reals, rows_at, tracker, width
+from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM, NOT_FINITE, has_room, mean_of, step_fault, take
+from driftls.kernels.parts import call, counts, entry, indices, inner, integers, reals, rows_at, tracker, units, width
 from driftls.kernels.rows import LARGEST, index_fault, row, row_fault, uniform
+from driftls.kernels.units import note, note_reward, scaled
 
 # Why a call came back, after the faults of rows and the statuses of learn.py
-NO_DRAWS, LOOK = 9, 10
+NO_DRAWS = 9
 
 
 @inner
@@ -79,16 +80,42 @@ def fault_of(p: Any, rows: Any, count: int, whole: bool) -> int:
     return 0
 
 
+@inner
+def lines_of(p: Any, count: int) -> int:
+    """How many rows a round has: one user, or an arm each"""
+    return 1 if p.disjoint != 0 else count
+
+
+@inner
+def noted(p: Any, rows: Any, first: int, count: int, quiet: int) -> int:
+    """Note the rows of a round, once; 1 if the units of their features have to be looked at before they are used"""
+    u = units(rows.units)
+    if p.noted == 0 and quiet == 0:
+        for k in range(lines_of(p, count)):
+            note(u, rows, first + k)
+        if u.asked != 0:
+            p.noted = 1
+            return 1
+    p.noted = 0
+    return 0
+
+
 @entry
 def choose(p: Any, i: int, n: int) -> float:
     """The position of the arm to show among n, or minus what is wrong"""
     rows, scores = rows_at(p.arms), reals(p.scores)
-    fault = fault_of(p, rows, n, p.disjoint != 0)
+    w = width(integers(p.widths)[0 if p.disjoint == 0 else integers(p.slots)[0]])
+    fault = fault_of(p, rows, n, p.disjoint != 0 or w.begin != 0)  # before anything is drawn
     if fault == 0 and integers(p.cursor)[0] + p.draws > p.tape_size:
         fault = NO_DRAWS
     if fault != 0:
         return -float(fault)
-    score(p, rows, 0, n)
+    if rows.units != 0:
+        if noted(p, rows, 0, n, i) != 0:
+            return -float(LOOK)
+        score(p, scaled(rows, 0, lines_of(p, n)), 0, n)
+    else:
+        score(p, rows, 0, n)
     for k in range(n):
         if not abs(scores[k]) < LARGEST:  # whatever is not finite shows in the scores
             fault = fault_of(p, rows, n, True)
@@ -153,12 +180,21 @@ def learn_row(p: Any, i: int, n: int) -> float:
     fault = row_fault(rows, line, rows.features if rows.arms != 0 else dim)
     if fault == 0 and not abs(reals(rows.y)[i]) < LARGEST:
         fault = NOT_FINITE
+    if fault == 0 and rows.arms == 0:  # whatever is refused is refused before draws are made
+        t = tracker(integers(p.trackers)[0 if p.disjoint == 0 else n])
+        fault = step_fault(t, rows, i, counts(t.counts).seen + 1)
     if fault == 0 and integers(p.cursor)[0] + p.draws > p.tape_size:
         fault = NO_DRAWS
     if fault != 0:
         return float(fault)
-    single = expand(p, rows, i)
-    status = learn(p, single, 0 if rows.arms != 0 else i, n)
+    single, line = expand(p, rows, i), 0 if rows.arms != 0 else i
+    if rows.units != 0:
+        if not has_room(tracker(integers(p.trackers)[0 if p.disjoint == 0 else n]), rows, i):
+            p.model = 0 if p.disjoint == 0 else n
+            return float(NO_ROOM)
+        note_reward(units(rows.units), reals(rows.y)[i])
+        single, line = scaled(rows, i, 1), 0
+    status = learn(p, single, line, n)
     if p.table != 0 and (status == 0.0 or status == ATTEND) and p.position >= 0:
         call(p.table_learned, p.address, 0, rows.address, i, p.position, 0, 0.0)
     return status
@@ -180,7 +216,13 @@ def play(p: Any, i: int, n: int) -> float:
             p.status = NO_DRAWS
             return float(r)
         if p.resumed == 0:
-            score(p, rows, first[r], count)
+            if rows.units != 0:
+                if noted(p, rows, first[r], count, 0) != 0:
+                    p.status = LOOK
+                    return float(r)
+                score(p, scaled(rows, first[r], lines_of(p, count)), 0, count)
+            else:
+                score(p, rows, first[r], count)
             chosen[r] = pick(p, count)
         p.resumed = 0
         k = chosen[r]
@@ -188,8 +230,17 @@ def play(p: Any, i: int, n: int) -> float:
             continue
         line = first[r] if p.disjoint != 0 else first[r] + k
         y[line] = rewards[r * p.columns + (k if p.columns > 1 else 0)]
-        single = expand(p, rows, line)
-        status = learn(p, single, 0 if rows.arms != 0 else line, slots[k])
+        single, place = expand(p, rows, line), 0 if rows.arms != 0 else line
+        status = 0.0
+        if rows.units != 0:
+            p.model = slots[k] if p.disjoint != 0 else 0
+            if has_room(tracker(integers(p.trackers)[p.model]), rows, line):
+                note_reward(units(rows.units), y[line])
+                single, place = scaled(rows, line, 1), 0
+            else:
+                status = float(NO_ROOM)
+        if status == 0.0:
+            status = learn(p, single, place, slots[k])
         if status == NO_ROOM:  # the choice stands, and is learned when the call is taken up again
             p.status, p.resumed, p.line = NO_ROOM, 1, line
             return float(r)
@@ -234,12 +285,13 @@ def widths(p: Any, i: int, n: int) -> float:
     fault = fault_of(p, rows, n, True)
     if fault != 0:
         return -float(fault)
+    live = scaled(rows, 0, lines_of(p, n)) if rows.units != 0 else rows
     for k in range(n):
         slot = slots[k]
         model = slot if p.disjoint != 0 else 0
         t, w = integers(p.trackers)[model], width(integers(p.widths)[model])
         line, arm = (0, -1) if p.disjoint != 0 else (k, slot)
-        out[k] = call(w.width2, t, w.address, rows.address, line, arm, 0, 0.0) if w.width2 != 0 else 0.0
+        out[k] = call(w.width2, t, w.address, live.address, line, arm, 0, 0.0) if w.width2 != 0 else 0.0
     return 0.0
 
 

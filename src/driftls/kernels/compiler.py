@@ -95,6 +95,7 @@ COMPILED: dict[Callable[..., Any], Any] = {
     parts.policy: _cast(_record(records.POLICY)),
     parts.counts: _cast(_record(records.COUNTS)),
     parts.rows_at: _cast(_record(records.ROWS)),
+    parts.units: _cast(_record(records.UNITS)),
     parts.call: call,
     parts.gemm: gemm,
     parts.prefetch: prefetch,

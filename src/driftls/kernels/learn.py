@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.parts import call, counts, entry, indices, inner, integers, part, prefetch, reals, rows_at
+from driftls.kernels.parts import call, counts, entry, indices, inner, integers, part, prefetch, reals, rows_at, units
 from driftls.kernels.rows import NOT_FINITE, dot, dot2, norm2, row, row_fault
+from driftls.kernels.units import note, note_reward, scaled
 
 NOTHING, GROWING, WINDOW, RESERVOIR = 0, 1, 2, 3  # kinds of history
 POWER, TABLE, NORMALISED = 0, 1, 2  # kinds of schedule
 # What `learn` returns, after the faults of rows.py
-STEP_TOO_LARGE, DIVERGED, NO_ROOM, ATTEND = 4, 5, 7, 8
+STEP_TOO_LARGE, DIVERGED, NO_ROOM, ATTEND, LOOK = 4, 5, 7, 8, 10
 # A smoothed squared error a million times the largest y^2 is a thousand times worse than predicting 0.
 RUNAWAY = 1e6
 # Within the steps of one row: far beyond any outlier, and far below what overflows.
@@ -124,6 +125,21 @@ def has_room(t: Any, rows: Any, i: int) -> bool:
 
 
 @inner
+def all_fit(t: Any, rows: Any, i: int, n: int) -> bool:
+    """Whether rows i ... n - 1 of the block have a place each: what can fail must fail before the first one is taken"""
+    c, count = counts(t.counts), n - i
+    if t.step_kind == TABLE and c.seen + count > t.step_length:
+        return False
+    if t.ridge_kind == TABLE and c.seen + count > t.ridge_length:
+        return False
+    if c.kind != GROWING:  # a bounded history asks for no more than it may have, piece by piece
+        return True
+    history = rows_at(t.history)
+    nnz = integers(rows.stop)[n - 1] - integers(rows.start)[i] if rows.sparse != 0 else 0
+    return c.held + count <= history.count and (rows.sparse == 0 or c.used + nnz <= history.room)
+
+
+@inner
 def step_fault(t: Any, rows: Any, i: int, n: int) -> int:
     """Whether the step of round n would diverge on row i"""
     if t.guard == 0 or t.step_kind == NORMALISED or (t.step_kind == TABLE and n > t.step_length):
@@ -143,7 +159,7 @@ def check(t: Any, rows: Any, i: int, n: int) -> int:
         fault = row_fault(rows, k, t.dim)
         if fault == 0 and not abs(y[k]) < LARGEST_Y:
             return NOT_FINITE
-        if fault == 0:
+        if fault == 0 and rows.units == 0:  # else the row is yet to be standardised
             fault = step_fault(t, rows, k, seen + k - i + 1)
         if fault != 0:
             return fault
@@ -207,13 +223,24 @@ def learn(t: Any, i: int, n: int) -> float:
             t.checked = 0
             return float(fault)
         t.checked = n
-        if n - i > 1:  # whatever can fail for want of room fails now, before the first row of a block is taken
+        if n - i > 1 and not all_fit(t, rows, i, n):
             return float(NO_ROOM)
     for k in range(i, n):
         t.done = k
         if not has_room(t, rows, k):
             return float(NO_ROOM)
-        status = take(t, rows, k)
+        if rows.units != 0:
+            u = units(rows.units)
+            if t.noted == 0:
+                note(u, rows, k)
+                if u.asked != 0:
+                    t.noted = 1
+                    return float(LOOK)
+            t.noted = 0
+            note_reward(u, reals(rows.y)[k])
+            status = take(t, scaled(rows, k, 1), 0)
+        else:
+            status = take(t, rows, k)
         t.done = k + 1
         if status != 0.0:
             return status
@@ -303,8 +330,12 @@ def predict(t: Any, i: int, n: int) -> float:
         fault = row_fault(rows, k, t.dim)
         if fault != 0:
             return float(fault)
-        x, at, length = row(rows, k)
-        out[k] = mean_of(t, x, at, length)
+        if rows.units != 0:
+            x, at, length = row(scaled(rows, k, 1), 0)
+            out[k] = mean_of(t, x, at, length) + units(rows.units).offset
+        else:
+            x, at, length = row(rows, k)
+            out[k] = mean_of(t, x, at, length)
     return 0.0
 
 

@@ -39,6 +39,15 @@ def source_digest(folder: Path | None = None) -> str:
     return digest.hexdigest()
 
 
+def part_digest(part: Part) -> str:
+    """A digest of what a part is made of: the kernels, and its own file where that is somebody else's."""
+    code = part.function.__code__
+    file, own = Path(code.co_filename), b""
+    if file.parent != Path(__file__).parent:
+        own = file.read_bytes() if file.is_file() else code.co_code + repr((code.co_consts, code.co_names)).encode()
+    return hashlib.sha256(source_digest().encode() + own).hexdigest()[:24] if own else source_digest()[:24]
+
+
 @cache
 def _machine() -> Any:
     llvm.initialize_native_target()
@@ -56,7 +65,7 @@ def _engine() -> Any:
 def load(part: Part) -> int:
     """The address of a part: from the cache, or compiled and put there."""
     with LOCK:
-        digest = source_digest(Path(part.function.__code__.co_filename).parent)[:24]
+        digest = part_digest(part)
         text = read(f"{part.name}-{digest}.ir") or shipped(part, digest)
         began = time.perf_counter()
         if text is None:

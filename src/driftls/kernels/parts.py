@@ -22,6 +22,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -113,16 +114,17 @@ _OWNERS: dict[tuple[int, int], Any] = {}
 
 
 class Pointer:
-    """Elements at an address, as a pointer of C has them; here every one is looked up in the array that it lies in."""
+    """Elements at an address, as a pointer of C has them; here none is reached outside of the array that it points into."""
 
     def __init__(self, address: int, dtype: Any) -> None:
         self.address, self.dtype = int(address), np.dtype(dtype)
+        place = bisect.bisect_right(_MEMORY, (self.address, 1 << 62)) - 1
+        self.first, self.end = _MEMORY[place] if place >= 0 else (0, 0)
 
     def _cell(self, k: Any) -> NDArray[Any]:
         at = self.address + int(k) * self.dtype.itemsize
-        place = bisect.bisect_right(_MEMORY, (at, 1 << 62)) - 1
-        if place < 0 or at + self.dtype.itemsize > _MEMORY[place][1] or at < _MEMORY[place][0]:
-            raise IndexError(f"element {k} at {self.address} is in no array that was handed to a kernel")
+        if not (self.first <= self.address < self.end and self.first <= at and at + self.dtype.itemsize <= self.end):
+            raise IndexError(f"element {k} at {self.address} is outside of the array that was handed to a kernel")
         return np.ctypeslib.as_array((ctypes.c_ubyte * self.dtype.itemsize).from_address(at)).view(self.dtype)
 
     def __getitem__(self, k: Any) -> Any:
@@ -167,6 +169,11 @@ def counts(address: int) -> Any:
     return record_at(address)
 
 
+def units(address: int) -> Any:
+    """The record of units at an address."""
+    return record_at(address)
+
+
 def rows_at(address: int) -> Any:
     """The record of rows at an address."""
     return record_at(address)
@@ -207,11 +214,11 @@ def address_of(array: NDArray[Any]) -> int:
         span = (first, first + base.nbytes)
         if span not in _OWNERS:
             bisect.insort(_MEMORY, span)
-        _OWNERS[span] = weakref.ref(base, lambda _, span=span: _forget(span))
+        _OWNERS[span] = weakref.ref(base, partial(_forget, span))
     return at
 
 
-def _forget(span: tuple[int, int]) -> None:
+def _forget(span: tuple[int, int], _reference: Any) -> None:
     _OWNERS.pop(span, None)
     if span in _MEMORY:
         _MEMORY.remove(span)

@@ -19,12 +19,21 @@ def record(integers: str, reals: str = "") -> np.dtype[Any]:
 
 # Rows of observations or arms. Dense: values is (count, dim). Sparse: row i has values[p] at indices[p] for
 # start[i] <= p < stop[i] <= room. Crossed (arms > 0): row i is the user of line i // arms, moved by shifts[i % arms]
-# features, and, if shared, in front of that unmoved; features is how many a user has. slots: of arms that recur.
+# features, and, if shared, in front of that unmoved; features is how many a user has. slots: of arms that recur. units: of
+# the features, or 0; scratch: room for standardised rows.
 ROWS = record(
     """
     address sparse dim count values indices start stop y room slots
     shifts arms shared features
+    units scratch
     """
+)
+
+# Units of features (units.py): for each, how often it was not 0, sums of squares and values, and, frozen between two
+# looks, mean, unit and the largest square that asks for no look. dim is how many there are, and the intercept's index.
+UNITS = record(
+    "address dim centred intercept asked count squares sums mean unit limit",
+    "n next_look constant offset rewards reward_sum reward_squares",
 )
 
 # Counters of a history: which kind, for how many rows there is room, how many are held, were ever seen, and how much
@@ -62,7 +71,7 @@ TRACKER = record(
     """
     # what the last call says
     """
-    fault_row done checked
+    fault_row done checked noted
     """,
     """
     a b p q
@@ -138,7 +147,7 @@ POLICY = record(
     """
     # what the last call says: why it came back, which row, which model, at which position in the pool
     """
-    status fault_row model position line resumed asked
+    status fault_row model position line resumed asked noted
     """,
     """
     kappa sigmas epsilon errors learned probability look

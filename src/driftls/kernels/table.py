@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.parts import entry, inner, integers, part, reals, tracker, width
+from driftls.kernels.parts import counts, entry, inner, integers, part, reals, tracker, width
 from driftls.kernels.rows import row
 from driftls.kernels.score import spread_of, ucb
 
@@ -161,10 +161,11 @@ def crossed_table_score(p: Any, rows: Any, i: int, n: int, x: float) -> float:
     u, g, shifts, stamps = reals(t.u), reals(t.g), integers(rows.shifts), reals(p.table_stamps)
     values, at, length = row(rows, i // rows.arms)
     work, places, lanes = reals(p.table_work), integers(p.table_places), p.table_lanes
+    seen = float(counts(t.counts).seen)  # also of rows that the tracker learned by itself
     for q in range(length):
         j = at[q]
         places[q], work[q] = j, values[q] * values[q]
-        if stamps[j] != p.learned:
+        if stamps[j] != seen:
             theta, square = reals(p.table_theta + 8 * lanes * j), reals(p.table_square + 8 * lanes * j)
             mean, room = 0.0, 0.0
             if rows.shared != 0:
@@ -176,7 +177,7 @@ def crossed_table_score(p: Any, rows: Any, i: int, n: int, x: float) -> float:
                 theta[k] = mean + t.a * u[place * t.stride] + t.b * g[place * t.stride]
                 if widths_too:
                     square[k] = room + spread_of(w, place)
-            stamps[j] = p.learned
+            stamps[j] = seen
     clear(p)
     add_lines(p.scores, p.table_theta, lanes, places, values, length)
     add_lines(p.table_width2, p.table_square, lanes, places, work, length)

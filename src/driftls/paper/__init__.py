@@ -37,25 +37,25 @@ def fols_gd(dim: int, *, mu: float, c: float | None = None, history: History | N
     Power(scale=3.0, offset=12.0, exponent=1.0)
     """
     step = Power.theorem_one(mu, c)
-    return GD(dim, step_size=step, regularisation=0.0, averaging=None, steps=1, history=history, seed=seed)
+    return GD(dim, step_size=step, regularisation=0.0, averaging=None, steps=1, history=history, seed=seed, **RAW)
 
 
 def frls_gd(dim: int, *, history: History | None = None, seed: Seed = None) -> GD:
     """fRLS-GD as in the table of settings: gamma_n = 1/(100+n), lambda_n = n^-(1-alpha), alpha = 0.6."""
     step, lam = Power(1.0, 100.0, 1.0), Power(1.0, 0.0, 1.0 - ALPHA)
-    return GD(dim, step_size=step, regularisation=lam, averaging=None, steps=1, history=history, seed=seed)
+    return GD(dim, step_size=step, regularisation=lam, averaging=None, steps=1, history=history, seed=seed, **RAW)
 
 
 def frls_svrg(dim: int, *, history: History | None = None, seed: Seed = None) -> SVRG:
     """SVRG as printed and as in the table of settings: gamma_n = 0.0005, lambda_n = 1/n."""
     step, lam = Power(0.0005), Power(1.0, 0.0, 1.0)
-    return SVRG(dim, step_size=step, regularisation=lam, anchor="average", steps=1, history=history, seed=seed)
+    return SVRG(dim, step_size=step, regularisation=lam, anchor="average", steps=1, history=history, seed=seed, **RAW)
 
 
 def frls_sag(dim: int, *, history: History | None = None, seed: Seed = None) -> SAG:
     """SAG as in the table of settings: gamma_n = 0.005, lambda_n = 1/n."""
     step, lam = Power(0.005), Power(1.0, 0.0, 1.0)
-    return SAG(dim, step_size=step, regularisation=lam, steps=1, history=history, seed=seed)
+    return SAG(dim, step_size=step, regularisation=lam, steps=1, history=history, seed=seed, **RAW)
 
 
 def linucb(dim: int, *, kappa: float = 1.0, seed: Seed = None) -> LinUCB:
@@ -64,7 +64,7 @@ def linucb(dim: int, *, kappa: float = 1.0, seed: Seed = None) -> LinUCB:
     >>> linucb(4).width, linucb(4).kappa
     (ExactWidth(), 1.0)
     """
-    return LinUCB(tracker=RLS(dim, regularisation=ridge(1.0)), width=ExactWidth(), kappa=kappa, seed=seed)
+    return LinUCB(tracker=RLS(dim, regularisation=ridge(1.0), **RAW), width=ExactWidth(), kappa=kappa, seed=seed)
 
 
 def flinucb_gd(dim: int, *, kappa: float = 1.0, history: History | None = None, seed: Seed = None) -> LinUCB:

@@ -16,7 +16,7 @@ from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.paper.actions import ActionSet, LinearBandit
 from driftls.paper.theory import pege_mu_c
 from driftls.schedules import Power
-from driftls.trackers import GD, OLS, Tracker
+from driftls.trackers import GD, OLS, RAW, Tracker
 
 __all__ = ["PEGE", "Played", "play"]
 
@@ -65,7 +65,7 @@ class PEGE:
                 )
             self.tracker = method
         elif method == "ols":
-            self.tracker = OLS(self.dim)
+            self.tracker = OLS(self.dim, intercept=False)
         elif method != "basis":
             raise SettingsError(f'method must be "basis", "ols" or a tracker, got {method!r}.')
         self._basis = actions.basis()
@@ -103,7 +103,7 @@ class PEGE:
         Power(scale=15.0, offset=60.0, exponent=1.0)
         """
         if step == "averaged":
-            tracker = GD(actions.dim, step_size=0.5, regularisation=0.0, newest=True, averaging="polyak")
+            tracker = GD(actions.dim, step_size=0.5, regularisation=0.0, newest=True, averaging="polyak", **RAW)
             return cls(actions, method=tracker)
         if step == "theorem":
             if actions.max_norm > 1.0 + 1e-12:
@@ -118,7 +118,7 @@ class PEGE:
         else:
             raise SettingsError(f'step must be "averaged", "theorem" or "printed", got {step!r}.')
         guard = step != "printed"  # whose first steps are too large by far: the guard would refuse them
-        tracker = GD(actions.dim, step_size=size, regularisation=0.0, averaging=None, steps=1, seed=seed, guard=guard)
+        tracker = GD(actions.dim, step_size=size, regularisation=0.0, averaging=None, steps=1, seed=seed, guard=guard, **RAW)
         return cls(actions, method=tracker)
 
     @property

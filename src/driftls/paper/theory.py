@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,29 +27,9 @@ from driftls.errors import InputError, SettingsError
 from driftls.schedules import admissible_c, check_admissible
 
 __all__ = [
-    "K1",
-    "K2",
-    "Bound",
-    "ErrorTerms",
-    "Gamma",
-    "K_mu_c",
-    "L",
-    "admissible_c",
-    "beta",
-    "bound_appendix",
-    "bound_theorem",
-    "check_admissible",
-    "decompose",
-    "drift",
-    "gamma",
-    "h",
-    "ols_error",
-    "pege_mu_c",
-    "proposition_1",
-    "proposition_2",
-    "rate",
-    "rate_regime",
-    "regret_shape",
+    "K1", "K2", "Bound", "ErrorTerms", "Gamma", "K_mu_c", "L", "admissible_c", "beta", "bound_appendix",
+    "bound_theorem", "check_admissible", "decompose", "drift", "gamma", "h", "ols_error", "pege_mu_c", "proposition_1",
+    "proposition_2", "rate", "rate_regime", "regret_shape",
 ]  # fmt: skip
 
 Array = npt.NDArray[np.float64]
@@ -216,29 +196,24 @@ def K1(
     return np.asarray(initial + np.sqrt(h(at, theta0_error=theta0_error)) + drifting)
 
 
-def K2(
-    n: Like, *, mu: float, c: float, dim: int, delta: float, theta0_error: float = 1.0, n0: int | None = None
-) -> Array:
-    """K_2(n) = sqrt(2 K_{mu,c} log(1/delta)) + K_1(n).   [Theorem 1]
+def K2(n: Like, *, mu: float, c: float, delta: float, **others: Any) -> Array:
+    """K_2(n) = sqrt(2 K_{mu,c} log(1/delta)) + K_1(n), with the keywords of `K1`.   [Theorem 1]
 
     >>> print(K2([1000, 10000], mu=0.5, c=6.0, dim=2, delta=0.05).round(1))
     [273.1 351.5]
     """
     deviation = math.sqrt(2.0 * K_mu_c(mu=mu, c=c) * _log_inverse(delta))
-    return deviation + K1(n, mu=mu, c=c, dim=dim, delta=delta, theta0_error=theta0_error, n0=n0)
+    return deviation + K1(n, mu=mu, c=c, delta=delta, **others)
 
 
-def bound_theorem(
-    n: Like, *, mu: float, c: float, dim: int, delta: float, theta0_error: float = 1.0, n0: int | None = None
-) -> Bound:
-    """The bound as the theorem prints it: K_1(n)/sqrt(n+c) and K_2(n)/sqrt(n+c).   [eq:l2-prob-bound]
+def bound_theorem(n: Like, *, c: float, **others: Any) -> Bound:
+    """K_1(n)/sqrt(n+c) and K_2(n)/sqrt(n+c), as the theorem prints it, with the keywords of `K1`.   [eq:l2-prob-bound]
 
     >>> print(bound_theorem(10000, mu=0.5, c=6.0, dim=2, delta=0.05).expectation.round(2))
     3.41
     """
     root = np.sqrt(_rounds(n) + c)
-    k1, k2 = (K(n, mu=mu, c=c, dim=dim, delta=delta, theta0_error=theta0_error, n0=n0) for K in (K1, K2))
-    return Bound(k1 / root, k2 / root)
+    return Bound(K1(n, c=c, **others) / root, K2(n, c=c, **others) / root)
 
 
 def bound_appendix(
@@ -320,13 +295,7 @@ def regret_shape(n: Like, *, dim: int, lambda_pege: float, theta_norm: float, de
 
 
 def drift(
-    A: Like,
-    x: Like,
-    noise: float,
-    theta: Like,
-    theta_star: Like,
-    *,
-    penalty: tuple[float, float] = (0.0, 0.0),
+    A: Like, x: Like, noise: float, theta: Like, theta_star: Like, *, penalty: tuple[float, float] = (0.0, 0.0)
 ) -> Array:
     """theta-tilde_{n-1} - theta-tilde_n, from what arrived in round n.   [after eq:reg-decomp]
 

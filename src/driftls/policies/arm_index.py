@@ -19,8 +19,9 @@ class ArmIndex:
     >>> index = ArmIndex(most=2)
     >>> [index.open(name, 0) for name in "ab"]
     [0, 1]
-    >>> index.open("c", 1, keep={"b"}), list(index.slot_of)
-    (0, ['b', 'c'])
+    >>> index.offer("a", 1)
+    >>> index.open("c", 1), list(index.slot_of)
+    (1, ['a', 'c'])
     """
 
     def __init__(self, most: int) -> None:
@@ -33,21 +34,17 @@ class ArmIndex:
     def __len__(self) -> int:
         return len(self.slot_of)
 
-    def offer(self, names: Iterable[Hashable], round_number: int) -> None:
+    def offer(self, names: Iterable[Hashable], round_number: int = 0) -> None:
         """These ids were on offer in this round."""
         for name in names:
             if name in self.slot_of:
                 self.slot_of.move_to_end(name)
                 self._offered[name] = round_number
 
-    def open(self, name: Hashable, round_number: int, keep: Iterable[Hashable] = ()) -> int:
+    def open(self, name: Hashable, round_number: int = 0) -> int:
         """A slot for a new id; where all are in use, that of the id that was not offered for longest."""
         if len(self.slot_of) >= self.most:
-            kept = set(keep)
-            oldest = next((old for old in self.slot_of if old not in kept), None)
-            if oldest is None:
-                raise InputError(f"at most {self.most} arms can be kept, got more at once. Raise most_arms.")
-            self.drop(oldest)
+            self.drop(next(iter(self.slot_of)))
         slot = self._free.pop() if self._free else self._used
         self._used += slot == self._used
         self.slot_of[name] = slot
@@ -95,7 +92,9 @@ def plain_id(name: Any) -> Hashable:
     try:
         hash(name)
     except TypeError:
-        raise InputError(f"an id or key must be text, a number or a tuple of them, got {type(name).__name__}.") from None
+        raise InputError(
+            f"an id or key must be text, a number or a tuple of them, got {type(name).__name__}."
+        ) from None
     if name != name:
         raise InputError("an id or key must be equal to itself, got NaN.")
     return name  # type: ignore[no-any-return]

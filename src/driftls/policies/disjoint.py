@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable
 from typing import Any, ClassVar, Self
 
@@ -11,18 +12,22 @@ from numpy.typing import NDArray
 from driftls.draws import Seed
 from driftls.errors import CorruptFileError, InputError, SettingsError
 from driftls.history import Mapped
-from driftls.inputs import Stage, as_rows, is_pair
+from driftls.inputs import Stage, as_rows
 from driftls.kernels import choose as kernels
 from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIndex, plain_id, plain_ids
+from driftls.policies.arms import as_block
+from driftls.policies.files import group, tracker_of, width_of
 from driftls.policies.keys import row_of, waiting_of
-from driftls.policies.policy import Model, Policy, allowed_arms, group, position_of, reward_of
-from driftls.policies.shared import tracker_of, width_of
-from driftls.policies.tables import PAYS_AFTER, ScoreTable, kind_of
+from driftls.policies.evidence import Strength, can_adapt
+from driftls.policies.model import Model
+from driftls.policies.policy import Policy, allowed_arms, position_of, reward_of, rewards_of
+from driftls.policies.tables import PAYS_AFTER, kind_of
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.base import whole_number
+from driftls.units import Units
 from driftls.widths import DiagonalWidth, ExactWidth, Width
 
 EXACT_UP_TO = 200  # features: two matrices a model, 640 kB
@@ -69,20 +74,21 @@ class DisjointLinUCB(Policy):
         tracker: Tracker | None = None,
         width: Width | None = None,
         kappa: float | None = None,
-        sigmas: float = 3.0,
+        sigmas: float = 1.5,
         epsilon: float = 0.0,
         most_arms: int = 10_000,
         seed: Seed = None,
     ) -> None:
         dim = whole_number(dim, "dim", 1)
         self.reason = "given: tracker and width were chosen by the caller"
-        if tracker is None and width is None:
+        auto = tracker is None and width is None
+        if auto:
             exact = dim <= EXACT_UP_TO
             cost = "is affordable" if exact else "is too slow"
             self.reason = f"{'exact' if exact else 'fast'}: with {dim} features a {dim} x {dim} matrix an arm {cost}"
-            tracker = RLS(dim, regularisation=ridge(60.0)) if exact else SAGA(dim, regularisation=ridge(60.0))
+            tracker = RLS(dim) if exact else SAGA(dim)
             width = ExactWidth() if exact else DiagonalWidth()
-        tracker = SAGA(dim, regularisation=ridge(60.0)) if tracker is None else tracker
+        tracker = SAGA(dim) if tracker is None else tracker
         if tracker.dim != dim or len(tracker):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
         if isinstance(tracker.history, Mapped):
@@ -92,14 +98,27 @@ class DisjointLinUCB(Policy):
         width = DiagonalWidth() if width is None else width
         super().__init__(dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own)
         self.tracker, self.most_arms = tracker, whole_number(most_arms, "most_arms", 1)
+        if auto and can_adapt(tracker, width):
+            self.strength = self._first = Strength(1.0)
         self._index = ArmIndex(self.most_arms)
-        self._table = ScoreTable(self.frame)
+        self._units: Units | None = None
         self._pool: list[Hashable] = []
+        self._positions: dict[Hashable, int] = {}
         self._repeats = 0
 
     def __len__(self) -> int:
         """How many arms have a model."""
         return len(self._index)
+
+    @property
+    def ids(self) -> list[Hashable]:
+        """Arms that have a model, the one that was not offered for longest first."""
+        return list(self._index.slot_of)
+
+    def model(self, name: Hashable) -> Tracker:
+        """A copy of the tracker of an arm id."""
+        with self.lock:
+            return copy.deepcopy(self._models[self._known(name)].tracker)  # type: ignore[union-attr]
 
     # -- choosing and learning -----------------------------------------------------------------------------------
 
@@ -113,15 +132,9 @@ class DisjointLinUCB(Policy):
                 key = self.keys.new(key)
             names = self._names(ids)
             mask = None if allowed is None else allowed_arms(allowed, len(names))
-            rows = self._take_user(user)
-            self._offer(names, rows)
-            if mask is not None:
-                self.frame["allowed"] = mask
-            try:
-                chosen = self._chosen(len(names))
-            finally:
-                if mask is not None:
-                    self.frame["allowed"] = 0
+            self._take_user(user)
+            self._offer(names)
+            chosen = self._chosen(len(names), allowed=mask)
             self._rounds += 1
             if key is not None:
                 self.keys.waiting[key] = waiting_of(self._one(user), 0, (names[chosen],))
@@ -145,56 +158,53 @@ class DisjointLinUCB(Policy):
             if key is not None:
                 choice = self.keys.choice(key)
                 user, name = row_of(choice, self.dim), choice.name[0]
+                position = self._positions.get(name, -1)
             else:
                 if user is None or arm is None or ids is None:
                     raise InputError("learn needs learn(user, reward, arm=k, ids=ids), or learn(reward=..., key=key).")
-                name = plain_id(ids[position_of(arm, len(ids))])
+                names = self._names(ids)
+                position = position_of(arm, len(names))
+                name = names[position]
+                if names is not self._pool:
+                    position = self._positions.get(name, -1)
             slot = self._known(name)
             self._take_user(user)
             self._stage.y[0] = value
-            position = -1
-            if self._table.filled and self._pool and name in self._positions:
-                position = self._positions[name]
             self._learn_row(0, slot, position)
             if key is not None:
                 self.keys.settle(key)
 
-    def remember(self, key: Hashable, x: Any, name: Hashable = None) -> None:
+    def remember(self, key: Hashable, x: Any, name: Hashable) -> None:
         """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
         with self.lock:
-            key, name = self.keys.new(key), plain_id(name)
-            self.keys.waiting[key] = waiting_of(self._one(x), 0, (name,))
+            key, name, rows = self.keys.new(key), plain_id(name), self._one(x)
+            self._look_at(rows)
+            self.keys.waiting[key] = waiting_of(rows, 0, (name,))
 
     def play(
         self, users: Any, rewards: Any = None, *, ids: Any, shown: Any = None, rounds: int | None = None
     ) -> NDArray[np.int64]:
-        """Many users, one a round, in one compiled loop that decides as `choose` and `learn` would; returns the choices.
+        """Many users, one a round, in one compiled loop that decides as `choose` and `learn` would; returns the arms.
 
-        rewards (rounds, K) of every arm, or (rounds,) of the arm at position `shown` (rounds,) in `ids`, which is learned
-        where it is chosen; None: only choose.
+        rewards (rounds, K) of every arm, or (rounds,) of the arm at position `shown` (rounds,) in `ids`, which is
+        learned where it is chosen; None: only choose.
         """
         with self.lock:
             names = self._names(ids)
             rows: Any = as_rows(users, self.dim, "users")
             count = rows.shape[0]
             if rounds not in (None, count):
-                raise InputError(f"rounds must be the number of users, {count}, got {rounds}.")
+                raise InputError(f"rounds must be the number of users, {count}, got {rounds!r}.")
             if count == 0:
                 return np.zeros(0, dtype=np.int64)
-            sparse = not isinstance(rows, np.ndarray) if self._stage.sparse is None else self._stage.sparse
-            looked = self._stage if self._stage.sparse is not None else Stage(self.dim)
-            if looked.sparse is None:
-                looked.start(sparse)
-            looked.take(rows)
-            if code := int(first_fault(looked.frame.address, self.dim, count)):
-                raise self._fault(code % 8)
-            self._offer(names, rows)
+            rewards, shown = rewards_of(rewards, shown, count, len(names))
+            self._look_at(rows)
+            self._start(rows)
             self._stage.take(rows)
+            self._offer(names, looked_at=True)
             if not self._table.filled and count * 256 >= PAYS_AFTER * self.dim:
                 self._fill_table(len(names))
-            chosen = self._play(len(names), count, rewards, shown, np.arange(count, dtype=np.int64))
-            self._index.offer(names, self._rounds)
-            return chosen  # type: ignore[no-any-return]
+            return self._play(len(names), count, rewards, shown, np.arange(count, dtype=np.int64))  # type: ignore[no-any-return]
 
     def warm(
         self, name: Hashable, fill: Any, *, sparse: bool, squares: NDArray[np.float64], n: int, errors: float
@@ -205,10 +215,10 @@ class DisjointLinUCB(Policy):
             if name in self._index.slot_of:
                 raise SettingsError(f"arm id {name!r} has a model already: a warm start is for a new one.")
             if self._stage.sparse is None:
-                self._stage.start(sparse)
-                self.frame["arms"] = self._stage.frame
+                self._start_rows(sparse)
             model = self._fresh_model()
-            self._put_model(self._index.open(name, self._rounds), model)
+            self._leave_pool()  # one of its arms may give way
+            self._put_model(self._index.open(name), model)
             self._warm(model, fill, squares, n, errors)
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -217,14 +227,14 @@ class DisjointLinUCB(Policy):
         """What each arm's model gives this user: theta.x + kappa width(x). Arms never seen are refused."""
         if self.width.samples:
             raise InputError("scores that are sampled change with every choice. Use a width that is not sampled.")
-        with self.lock:
-            count = self._question(user, ids)
-            table, self.frame["table"] = self.frame["table"], 0
+        with self.lock, self._asking() as who:
+            count = who._question(user, ids)
+            table, who.frame["table"] = who.frame["table"], 0
             try:
-                self._chosen(count, only_scores=True)
-                return self._scores[:count].copy()
+                who._chosen(count, only_scores=True)
+                return who._scores[:count].copy()  # type: ignore[no-any-return]
             finally:
-                self._question_over(table)
+                who._question_over(table)
 
     def widths(self, user: Any, *, ids: Any) -> NDArray[np.float64]:
         """How sure each arm's model is of this user, before kappa."""
@@ -259,8 +269,12 @@ class DisjointLinUCB(Policy):
 
     def _names(self, ids: Any) -> list[Hashable]:
         names = ids.tolist() if isinstance(ids, np.ndarray) else ids
-        if type(names) is list and names and names == self._pool:
-            return self._pool
+        if type(names) is list and len(names) == len(self._pool):
+            try:
+                if names and names == self._pool:
+                    return self._pool
+            except ValueError:  # an array among the ids
+                pass
         names = plain_ids(ids)
         if not names:
             raise InputError("the pool is empty: at least one arm is needed.")
@@ -270,72 +284,88 @@ class DisjointLinUCB(Policy):
 
     def _one(self, user: Any) -> Any:
         """One user, as a block of one row."""
-        if not is_pair(user) and not hasattr(user, "dim"):
-            user = np.reshape(user, (1, -1)) if not hasattr(user, "shape") or len(user.shape) == 1 else user
-        rows: Any = as_rows(user, self.dim, "a user")
+        rows: Any = as_rows(as_block(user, "a user"), self.dim, "a user")
         if rows.shape[0] != 1:
             raise InputError(f"a user must be one row, got {rows.shape[0]}.")
         return rows
 
-    def _take_user(self, user: Any) -> Any:
-        """Copy a user to where kernels read it; before the first arms the user is only looked at."""
+    def _take_user(self, user: Any) -> None:
+        """Copy a user to where kernels read it; the first one decides whether users are dense or sparse."""
         if self._stage.sparse is not None and self._stage.take_row(user):
-            return None
+            return
         rows = self._one(user)
-        if self._stage.sparse is not None:
-            self._stage.take(rows)
-        return rows
+        if self._stage.sparse is None:
+            self._look_at(rows)
+            self._start(rows)
+        self._stage.take(rows)
+
+    def _start(self, rows: Any) -> None:
+        if self._stage.sparse is None:
+            self._start_rows(not isinstance(rows, np.ndarray))
 
     def _room(self, arms: int) -> None:
         if arms > self._slots.size:
             super()._room(arms)
-            self._pool, self._repeats = [], 0
-            self._table.drop()
+            self._leave_pool()
 
-    def _offer(self, names: list[Hashable], rows: Any) -> None:
-        """The slots of the models of these arms, the new ones made."""
+    def _leave_pool(self) -> None:
+        """The slots of the last arms are no longer where they were."""
+        self._pool, self._positions, self._repeats = [], {}, 0
+        self._table.drop()
+
+    def _offer(self, names: list[Hashable], *, looked_at: bool = False) -> None:
+        """The slots of the models of these arms, the new ones made, for a user of the stage."""
         if names is self._pool:
             self._repeats += 1
             if self._repeats == TABLE_FROM:
                 self._fill_table(len(names))
             return
+        if not looked_at and (code := int(first_fault(self._stage.frame.address, self._stage.inner, 1))):
+            raise self._fault(code % 8)
         self._room(len(names))
-        index = self._index
-        new = [name for name in names if name not in index.slot_of]
-        if new and rows is not None:
-            self._look_at(rows)
-        index.offer(names, self._rounds)
-        if self._pool:
-            index.offer([name for name in names if name in index.slot_of], self._rounds)
-        for name in new:
-            self._put_model(index.open(name, self._rounds, keep=names), self._fresh_model())
-        self._slots[: len(names)] = [index.slot_of[name] for name in names]
-        self._pool, self._repeats = list(names), 0
-        self._positions = {name: k for k, name in enumerate(names)}
-        self._table.drop()
+        self._leave_pool()
+        self._index.offer(names)
+        for name in names:
+            if name not in self._index.slot_of:
+                model = self._fresh_model()  # first: it may fail
+                self._put_model(self._index.open(name), model)
+        self._slots[: len(names)] = [self._index.slot_of[name] for name in names]
+        self._pool, self._positions = list(names), {name: k for k, name in enumerate(names)}
 
     def _look_at(self, rows: Any) -> None:
-        """Before a model is made the user is checked; the first one decides whether users are dense or sparse."""
-        stage = self._stage
-        if stage.sparse is None:
-            stage = Stage(self.dim)
-            stage.start(not isinstance(rows, np.ndarray))
-            stage.take(rows)
-        if code := int(first_fault(stage.frame.address, self.dim, 1)):
+        """Refuse users that no kernel should read; nothing is changed."""
+        stage = Stage(self.dim)
+        stage.start(not isinstance(rows, np.ndarray))
+        stage.take(rows)
+        if code := int(first_fault(stage.frame.address, self.dim, rows.shape[0])):
             raise self._fault(code % 8)
-        if self._stage.sparse is None:
-            self._stage.start(bool(stage.sparse))
-            self.frame["arms"] = self._stage.frame
-            self._stage.take(rows)
 
     def _fresh_model(self) -> Model:
         tracker = self.tracker.fresh(self._seeds.spawn(1)[0], TAPE)
-        tracker.start(bool(self._stage.sparse))
+        if self.strength is not None:
+            tracker.set_ridge(ridge(self.strength.ridge), rewrite=False)
+        tracker.start(bool(self._stage.sparse), self._units)
         return self._new_model(tracker, 0)
+
+    @property
+    def units(self) -> Units | None:
+        return self._units
+
+    def _start_rows(self, sparse: bool) -> None:
+        """The first user is here: dense or sparse, from now on, and measured in units that all models share."""
+        tracker = self.tracker
+        self._stage = Stage(self.dim, constant=tracker.intercept)
+        self._stage.start(sparse)
+        if tracker.scale or tracker.intercept:
+            self._units = Units(self.dim, sparse=sparse, scale=tracker.scale, intercept=tracker.intercept)
+            self._stage.measure(self._units.frame)
+            if self.strength is not None:
+                self._units.frame["constant"] = self.strength.constant
+        self.frame["arms"] = self._stage.frame
 
     def _fill_table(self, count: int) -> None:
         kind = kind_of(self.width, bool(self._stage.sparse), False)
-        self._table.fill(kind, self.dim, count, self._stage.values.size)
+        self._table.fill(kind, self._stage.inner, count, self._stage.values.size)
 
     def _known(self, name: Any) -> int:
         slot = self._index.slot_of.get(plain_id(name))
@@ -348,8 +378,6 @@ class DisjointLinUCB(Policy):
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same policy."""
         with self.lock:
-            if self._pool:  # offers of the present pool are noted when it changes
-                self._index.offer(self._pool, self._rounds)
             header, arrays = self._common()
             header["tracker"], _ = self.tracker.snapshot()
             seeds: Any = self._seeds.bit_generator.seed_seq
@@ -363,12 +391,15 @@ class DisjointLinUCB(Policy):
                 "ids": self._index.header(),
                 "models": [],
             }
+            if self._units is not None:
+                header["units"], kept = self._units.snapshot()
+                arrays |= {f"units.{name}": array for name, array in kept.items()}
             for number, slot in enumerate(self._index.slot_of.values()):
                 model = self._models[slot]
                 assert model is not None
-                kept, parts = model.tracker.snapshot()
+                state, parts = model.tracker.snapshot()
                 numbers, own = model.width.snapshot()
-                header["models"].append({"tracker": kept, "numbers": numbers})
+                header["models"].append({"tracker": state, "numbers": numbers})
                 arrays |= {f"{number}.tracker.{key}": array for key, array in parts.items()}
                 arrays |= {f"{number}.width.{key}": np.array(array) for key, array in own.items()}
         return header, arrays
@@ -378,7 +409,8 @@ class DisjointLinUCB(Policy):
         """The policy that `snapshot` wrote down."""
         tracker = tracker_of(header["tracker"], {"unread": np.empty(0)}, dict(functions))
         weights = {name: value for name, value in header["weights"].items() if value is not None}
-        made = cls(tracker.dim, tracker=tracker, width=width_of(header), most_arms=whole(header, "most_arms"), **weights)
+        weights |= {"width": width_of(header), "most_arms": whole(header, "most_arms")}
+        made = cls(tracker.dim, tracker=tracker, **weights)
         made.reason = str(header["reason"])
         made._seeds = np.random.default_rng(
             np.random.SeedSequence(
@@ -386,8 +418,9 @@ class DisjointLinUCB(Policy):
             )
         )
         if header["sparse"] is not None:
-            made._stage.start(bool(header["sparse"]))
-            made.frame["arms"] = made._stage.frame
+            made._start_rows(bool(header["sparse"]))
+            if made._units is not None:
+                made._units.restore(header["units"], group(arrays, "units."))
         made._index.restore(header["ids"])
         if len(header["models"]) != len(made._index):
             raise CorruptFileError(f"{len(made._index)} arms, but {len(header['models'])} models.")
@@ -398,8 +431,10 @@ class DisjointLinUCB(Policy):
         for number, (slot, entry) in enumerate(zip(made._index.slot_of.values(), header["models"])):
             own = groups.get(str(number), {})
             one = tracker_of(entry["tracker"], group(own, "tracker."), dict(functions))
+            if made._units is not None and one.sparse is not None:
+                one.measure(made._units)
             if one.sparse != header["sparse"] or one.dim != made.dim:
-                raise CorruptFileError(f"the model of slot {slot} does not fit the policy. Restore the file from a copy.")
+                raise CorruptFileError(f"model {number} does not fit the policy. Restore the file from a copy.")
             width = made.width.reopen(one, made._draws, 0, entry["numbers"], group(own, "width."))
             made._put_model(slot, Model(one, width))
         made._restore_common(header, arrays)
@@ -410,5 +445,3 @@ class DisjointLinUCB(Policy):
 
     def __repr__(self) -> str:
         return f"DisjointLinUCB({self.tracker!r}, {self.width!r}, epsilon={self.epsilon}), arms={len(self)}"
-
-

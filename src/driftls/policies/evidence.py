@@ -1,53 +1,78 @@
-"""lambda from the data: the ridge under which the rewards seen so far are most likely (empirical Bayes).
+"""The ridge from the data: the strength of the prior under which the rewards seen so far are most likely.
 
-If theta's coordinates were drawn from N(0, sigma^2/lambda), the likeliest lambda would be gamma sigma^2/|theta|^2, with
-gamma = sum_j a_j/(lambda + a_j) the effective degrees of freedom (a_j the eigenvalues of A). The estimate moves half-way
-there, on a logarithmic scale, each time that n has grown by a tenth.
+If coefficients were drawn from N(0, sigma^2/lambda) and intercepts from N(mean reward, sigma^2/lambda0), the likeliest
+strengths would be those that solve (MacKay's evidence rule, pooled over models)
+
+    lambda = (gamma + 1)/(sum theta_j^2/sigma^2 + 1/first),    gamma = sum_j (1 - lambda M_jj)
+
+with M = (A + prior)^-1, gamma the effective degrees of freedom, and the "+ 1" an anchor: one imaginary observation of
+the first guess, without which lambda0 runs away on clicks and exploration stops. lambda0 likewise, for the intercepts.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from driftls.policies.policy import Model
-from driftls.schedules import Power, ridge
+from driftls.policies.model import Model
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, ExactWidth, Width
 
-FIRST_LOOK = 64
-GROWTH = 1.1
-SMALLEST, LARGEST = 0.01, 1000.0
+FASTEST = 8.0  # a look changes a strength by this factor at most
+ENOUGH = 0.1  # a smaller relative change is not worth rewriting what was learned
+
+
+class Strength(NamedTuple):
+    """lambda and lambda0: of the coefficients, and of the intercept."""
+
+    ridge: float
+    intercept: float = 1.0
+
+    @property
+    def constant(self) -> float:
+        """The value of the intercept's feature that gives it its own ridge, where all features have the other one."""
+        return float(np.sqrt(self.ridge / self.intercept))
 
 
 def can_adapt(tracker: Tracker, width: Width) -> bool:
-    """Whether the rule is known to be safe: one model, all rows kept alike, gamma at hand."""
+    """Whether the effective degrees of freedom are at hand, and all rows are kept alike."""
+    if tracker.history.evicts or not tracker.scale:
+        return False
     if isinstance(tracker, RLS):
-        return isinstance(width, ExactWidth) and tracker.discount == 1.0 and tracker.route != "cholesky"
+        return isinstance(width, ExactWidth) and tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
     return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth)
 
 
-def next_look(n: float) -> float:
-    """At how many rewards lambda is looked at again."""
-    return float(max(FIRST_LOOK, math.ceil(GROWTH * n)))
-
-
-def degrees_of_freedom(model: Model, lam: float) -> float:
-    """gamma: exactly from the inverse, or as if A were diagonal."""
+def prior_variance(model: Model) -> NDArray[np.float64]:
+    """The diagonal of M: exactly from the inverse, or as if A were diagonal."""
     if isinstance(model.tracker, RLS):
-        return float(model.tracker.dim - lam * np.trace(model.tracker.inverse()))
-    squares = model.width.frame["scale"] * model.width.arrays["squares"]
-    return float((squares / (lam + squares)).sum())
+        return model.tracker.variances()
+    state = model.width
+    return 1.0 / (state.frame["ridge"] + state.frame["scale"] * state.arrays["squares"])
 
 
-def look(model: Model, sigma2: float) -> None:
-    """Move lambda half-way to the likeliest one, in the tracker and in the width."""
-    schedule = model.tracker.regularisation
-    assert isinstance(schedule, Power)
-    lam, theta = float(schedule.scale), model.tracker.theta
-    gamma = max(degrees_of_freedom(model, lam), 0.0)
-    likeliest = (gamma + 1.0) / (float(theta @ theta) / sigma2 + 1.0)
-    new = math.sqrt(lam * min(max(likeliest, SMALLEST), LARGEST))
-    model.tracker.set_ridge(ridge(new))
-    model.width.set_ridge(new)
+def likeliest(models: Sequence[Model], now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
+    """The next strengths; `both`: the intercept's too."""
+    gamma = gamma0 = size = size0 = 0.0
+    for model in models:
+        theta, free = model.tracker.coefficients(), 1.0 - now.ridge * prior_variance(model)
+        dim = model.tracker.dim
+        gamma += float(np.clip(free[:dim], 0.0, 1.0).sum())
+        size += float(theta[:dim] @ theta[:dim])
+        if theta.size > dim:
+            gamma0 += float(np.clip(free[dim], 0.0, 1.0))
+            size0 += float((now.constant * theta[dim]) ** 2)
+    ridge = (gamma + 1.0) / (size / sigma2 + 1.0 / first.ridge)
+    intercept = (gamma0 + 1.0) / (size0 / sigma2 + 1.0 / first.intercept) if both else now.intercept
+    return Strength(
+        float(np.clip(ridge, now.ridge / FASTEST, now.ridge * FASTEST)),
+        float(np.clip(intercept, now.intercept / FASTEST, now.intercept * FASTEST)),
+    )
+
+
+def far(a: Strength, b: Strength) -> bool:
+    """Whether two strengths differ enough to matter."""
+    return any(abs(np.log(x / y)) > ENOUGH for x, y in zip(a, b))

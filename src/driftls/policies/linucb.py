@@ -8,10 +8,10 @@ import numpy as np
 
 from driftls.draws import Draws, Seed
 from driftls.errors import SettingsError
-from driftls.policies.evidence import FIRST_LOOK, can_adapt, look, next_look
+from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.shared import SharedPolicy
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
-from driftls.trackers import CD, RLS, SAGA, Tracker
+from driftls.trackers import CD, RAW, RLS, SAGA, Tracker
 from driftls.trackers.base import whole_number
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth, Width
 
@@ -36,7 +36,7 @@ class LinUCB(SharedPolicy):
     kappa : float, optional
         Weight of the width. By default estimated: `sigmas` standard deviations of the noise.
     sigmas : float, optional
-        1, or 2 where arms have ids and come again and again.
+        2.
     epsilon, forget_after, seed
         As for `SharedPolicy`.
 
@@ -68,7 +68,7 @@ class LinUCB(SharedPolicy):
             raise SettingsError("regularisation is a setting of the tracker: give it to the tracker.")
         if tracker is None and width is not None:
             raise SettingsError("width needs a tracker: LinUCB chooses both itself, or neither.")
-        self._auto = tracker is None
+        self._auto, self._raw = tracker is None, False
         self._adaptive = tracker is None and regularisation is None and kappa is None
         self._regularisation = ridge(1.0) if regularisation is None else as_schedule(regularisation, "regularisation")
         own, self._seed = np.random.default_rng(seed).spawn(2)
@@ -77,13 +77,14 @@ class LinUCB(SharedPolicy):
             tracker, width = self._parts(whole_number(dim, "dim", 1), sparse=False, recurring=False)
         elif width is None:
             width = ExactWidth() if isinstance(tracker, RLS) else DiagonalWidth()
-        sigmas = 1.0 if sigmas is None else sigmas
+        sigmas = 2.0 if sigmas is None else sigmas
         super().__init__(
             tracker, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, forget_after=forget_after, seed=own
         )
 
     def _parts(self, dim: int, *, sparse: bool, recurring: bool) -> tuple[Tracker, Width]:
         lam, seed = self._regularisation, self._seed
+        plain = RAW if self._raw else {}
         if dim <= EXACT_UP_TO and not sparse:
             self.reason = f"exact: with {dim} dense features the exact method is affordable, and nothing is lost"
             return RLS(dim, regularisation=lam), ExactWidth()
@@ -92,26 +93,21 @@ class LinUCB(SharedPolicy):
             return CD(dim, regularisation=lam), PhiWidth(method="cd")
         if recurring and not sparse:
             self.reason = f"fast: {dim} features, too many for a {dim} x {dim} matrix: SAGA, with one phi for each arm"
-            return SAGA(dim, regularisation=lam, seed=seed), PhiWidth()
+            return SAGA(dim, regularisation=lam, seed=seed, **plain), PhiWidth()
         kind = "sparse" if sparse else "dense"
         self.reason = f"fast: {dim} {kind} features and arms that change: SAGA, with diagonal widths"
-        return SAGA(dim, regularisation=lam, seed=seed), DiagonalWidth()
+        return SAGA(dim, regularisation=lam, seed=seed, **plain), DiagonalWidth()
 
-    def _decide(self, sparse: bool, recurring: bool) -> None:
-        if self._auto:
-            tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
-            self._adopt(tracker, width, (2.0 if recurring else 1.0) if self._sigmas is None else self._sigmas)
-            self._auto = False
-            if self._adaptive and not sparse and not recurring and can_adapt(tracker, width):
-                self.frame["look"] = FIRST_LOOK
-
-    def _look(self) -> None:
-        """Where lambda is estimated, and it is time to: move it."""
-        learned, due = self.frame["learned"], self.frame["look"]
-        model = self._models[0]
-        if 0.0 < due <= learned and model is not None:
-            look(model, self.frame["errors"] / learned)
-            self.frame["look"] = next_look(learned)
+    def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> None:
+        if not self._auto:
+            return
+        # crosses are scored without a row for each, which units of their own for every cross would need
+        self._raw = crossed
+        tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
+        self._adopt(tracker, width, 2.0 if self._sigmas is None else self._sigmas)
+        self._auto = False
+        if self._adaptive and can_adapt(tracker, width):
+            self.strength = self._first = Strength(float(self._regularisation(1)))  # type: ignore[operator]
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -130,7 +126,7 @@ class LinUCB(SharedPolicy):
         return header, arrays
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self.reason, auto, self._adaptive = str(header["reason"]), header["auto"], False
+        self.reason, auto, self._adaptive, self._raw = str(header["reason"]), header["auto"], False, False
         self._auto = auto is not None
         if auto is not None:
             self._adaptive, self._sigmas = bool(auto["adaptive"]), auto["sigmas"]
@@ -139,3 +135,4 @@ class LinUCB(SharedPolicy):
             draws.restore(auto["seed"], np.empty(0))
             self._seed = draws.generator
         super()._restore(header, arrays)
+        self._looks = self.frame["look"] > 0.0

@@ -5,33 +5,35 @@ from __future__ import annotations
 import copy
 import threading
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import TAPE, Draws, Seed
-from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.errors import CorruptFileError, DimensionError, InputError, SettingsError
 from driftls.inputs import Stage, as_number, as_numbers, fault
 from driftls.kernels import choose as kernels
 from driftls.kernels.learn import ATTEND, NO_ROOM
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import POLICY
+from driftls.kernels.rows import LARGEST
 from driftls.persistence import Saveable, checked, expect, whole
+from driftls.policies.files import group, revive
+from driftls.policies.evidence import Strength, far, likeliest
 from driftls.policies.keys import Keys
+from driftls.policies.model import Model
+from driftls.policies.tables import ScoreTable
+from driftls.schedules import ridge
 from driftls.trackers import RLS, Tracker
-from driftls.widths import Width, WidthState
+from driftls.units import Units
+from driftls.widths import Width
 
 FIRST_ARMS = 16
 LANES = 8  # arms that are scored at once: lines of a table are filled up to a multiple
 NUMBERS = ("errors", "learned", "probability", "look")
-
-
-class Model(NamedTuple):
-    """A tracker and the state of its width."""
-
-    tracker: Tracker
-    width: WidthState
 
 
 class Policy(Saveable):
@@ -49,9 +51,11 @@ class Policy(Saveable):
         check_weights(kappa, sigmas, epsilon)
         self.dim, self.width = dim, width
         self.lock = threading.RLock()
-        need = width.draws(dim) + 1
-        self._need, self._draws = need, Draws(seed, max(TAPE, 8 * need))
+        self._need = width.draws(dim) + 1  # draws of one model in one round, and one for epsilon
+        self._draws = Draws(seed, max(TAPE, 8 * self._need))
         self.frame = Frame(POLICY)
+        self._position = self.frame.fields["position"]
+        self._looks = False  # whether something is estimated from the data now and then
         self.frame.set(
             kappa=0.0 if kappa is None else kappa,
             sigmas=sigmas if kappa is None else 0.0,
@@ -59,6 +63,9 @@ class Policy(Saveable):
             disjoint=self.disjoint,
         )
         self._models: list[Model | None] = []
+        self._table = ScoreTable(self.frame)
+        self.strength: Strength | None = None  # of the prior, where it is estimated from the data
+        self._first: Strength | None = None  # the guess with which that began
         self._stage = Stage(dim)
         self._rounds = 0
         self.keys = Keys()
@@ -100,21 +107,19 @@ class Policy(Saveable):
     def _make_slots(self, arms: int) -> None:
         """Room for the scores and slots of so many arms."""
         self._scores, self._slots = np.zeros(arms + LANES), np.full(arms, -1, dtype=np.int64)
-        self.frame.set(scores=self._scores, slots=self._slots)
+        self.frame.set(scores=self._scores, slots=self._slots, draws=(arms + 1 if self.disjoint else 2) * self._need)
         if not self.disjoint:  # where slots are those of arms, not of models
-            self._stage.frame["slots"] = self._slots
+            self._stage.frame["slots"] = self._stage.scratch["slots"] = self._slots
 
-    def _have_draws(self, count: int) -> None:
-        """Draws for one round with so many arms."""
-        draws = (count + 1 if self.disjoint else 2) * self._need
+    def _have_draws(self) -> None:
+        """Draws for the next round; a kernel has asked for them."""
+        draws = self.frame["draws"]
         if draws > self._draws.tape.size:
             self._draws.enlarge(2 * draws)
             self._write_tape()
             for model in self._models:
                 if model is not None:
                     model.width.read(self._draws)
-        if self.frame["draws"] != draws:
-            self.frame["draws"] = draws
         self._draws.ready(draws)
 
     def _put_model(self, slot: int, model: Model | None) -> None:
@@ -148,35 +153,49 @@ class Policy(Saveable):
 
     # -- calls of kernels ----------------------------------------------------------------------------------------
 
-    def _chosen(self, count: int, *, only_scores: bool = False) -> int:
-        """The arm of the highest score among the rows of the stage."""
-        self._have_draws(count)
-        chosen = kernels.choose(self.frame.address, int(only_scores), count)
+    def _chosen(self, count: int, *, allowed: Any = None, only_scores: bool = False) -> int:
+        """The arm of the highest score among the rows of the stage, or among those that are allowed."""
+        if allowed is not None:
+            self.frame["allowed"] = allowed
+        try:
+            while (chosen := kernels.choose(self.frame.address, int(only_scores), count)) < 0.0:
+                if chosen == -kernels.NO_DRAWS:
+                    self._have_draws()
+                elif chosen == -kernels.LOOK:  # what was noted of these arms asks for other units of their features
+                    self._look_at_units()
+                else:
+                    break
+        finally:
+            if allowed is not None:
+                self.frame["allowed"] = 0
         if chosen < 0.0:
             raise self._fault(int(-chosen))
         return int(chosen)
 
     def _learn_row(self, row: int, slot: int, position: int) -> None:
         """Learn one row of the stage with its reward; `position` is that of its arm in the pool, or -1."""
-        frame = self.frame
-        self._have_draws(len(self._slots) if self.disjoint else 1)
-        frame["position"] = position
-        while status := kernels.learn_row(frame.address, row, slot):
+        self._position[0] = position
+        while status := kernels.learn_row(self.frame.address, row, slot):
             if status == NO_ROOM:
                 self._make_room(row)
+            elif status == kernels.NO_DRAWS:
+                self._have_draws()
             elif status == ATTEND:
                 self._attend()
                 break
             else:
                 raise self._fault(int(status))
-        self._look()
+        if self._looks:
+            self._look()
 
     def _make_room(self, row: int) -> None:
         model = self._models[self.frame["model"]]
         assert model is not None
-        crossed = self._stage.frame["arms"]
-        rows = self.frame.arrays["single"] if crossed else self._stage.frame
-        model.tracker.make_room(rows, 0 if crossed else row, 1 if crossed else row + 1)
+        single = self.frame.arrays["single"] if self._stage.frame["arms"] else None
+        if single is None:
+            model.tracker.make_room(self._stage.frame, row, row + 1)
+        else:
+            model.tracker.make_room(single, 0, 1)
 
     def _attend(self) -> None:
         """A kernel has learned a row and asks for what it cannot do itself."""
@@ -186,6 +205,37 @@ class Policy(Saveable):
             model.tracker.attend()
         if self.frame["asked"] >= 2:
             model.width.attend()
+
+    @property
+    def units(self) -> Units | None:
+        """How features are measured; None for raw units, and before the first arms."""
+        return None
+
+    def _look_at_units(self) -> None:
+        """It is time for a look: other units, and, where it is estimated, another ridge; rewrite what was learned."""
+        units, models = self.units, [model for model in self._models if model is not None]
+        assert units is not None
+        strength = self.strength
+        if self._first is not None and strength is not None and self.frame["learned"] >= 4.0:
+            sigma2 = self.frame["errors"] / self.frame["learned"] or 1.0
+            new = likeliest(models, strength, self._first, sigma2, both=self.disjoint)
+            strength = new if far(new, strength) else strength
+        moved = strength is not None and strength != self.strength
+        change = units.look(strength.constant if strength is not None else None, force=moved)
+        if moved and strength is not None:
+            self.strength = strength
+            for model in models:
+                model.tracker.set_ridge(ridge(strength.ridge), rewrite=False)
+        if change is not None:
+            for model in models:
+                model.tracker.change_units(change)
+                if moved and strength is not None:
+                    model.width.set_ridge(strength.ridge)
+                model.width.change_units(change)
+            self._table.drop()
+        if self._first is not None:  # the noise, as the model of all rewards sees it
+            left = units.reward_variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
+            self.frame["errors"] = max(left, 0.0) if units.reward_variation else 0.0
 
     def _look(self) -> None:
         """Where something is estimated from the data now and then, and it is time to: do so."""
@@ -197,26 +247,27 @@ class Policy(Saveable):
     def _play(self, count: int, rounds: int, rewards: Any, shown: Any, first_arm: NDArray[np.int64]) -> Any:
         """Rounds over the rows of the stage, in one compiled loop that pauses where Python is needed."""
         frame, chosen = self.frame, np.zeros(rounds, dtype=np.int64)
-        rewards, columns = _rewards(rewards, rounds, count, shown)
-        shown = None if shown is None else _positions(shown, rounds, count)
+        columns = 0 if rewards is None else rewards.size // rounds
         frame.set(count=count, chosen=chosen, first_arm=first_arm, columns=columns, resumed=0)
         frame["rewards"] = 0 if rewards is None else rewards
         frame["shown"] = 0 if shown is None else shown
         at = 0
-        self._have_draws(count)
         try:
             while at < rounds:
                 at = int(kernels.play(frame.address, at, rounds))
                 status = frame["status"]
                 if status == kernels.NO_DRAWS:
-                    self._have_draws(count)
+                    self._have_draws()
                 elif status == NO_ROOM:
                     self._make_room(frame["line"])
                 elif status == ATTEND:
                     self._attend()
+                elif status == kernels.LOOK and self.units is not None and self.units.asked:
+                    self._look_at_units()
                 elif status not in (0, kernels.LOOK):
                     raise self._fault(int(status))
-                self._look()
+                if self._looks:
+                    self._look()
         finally:
             self._rounds += at
             for name in ("rewards", "shown", "chosen", "first_arm"):
@@ -236,9 +287,19 @@ class Policy(Saveable):
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def _asked(self) -> Any:
-        """Who answers a question that must change nothing: this policy, or before the first arms a copy of it."""
-        return self if self._models else copy.deepcopy(self)
+    @contextmanager
+    def _asking(self) -> Iterator[Any]:
+        """Who answers a question: this policy, whose draws are put back; or a copy, where it would have to change."""
+        ready = self._models and self._draws.cursor[0] + self.frame["draws"] <= self._draws.tape.size
+        who: Policy = self if ready else copy.deepcopy(self)
+        widths = [model.width for model in who._models if model is not None] if self._need > 1 else []
+        cursor, kept = int(who._draws.cursor[0]), [width.put_aside() for width in widths]
+        try:
+            yield who
+        finally:
+            who._draws.cursor[0] = cursor
+            for width, aside in zip(widths, kept):
+                width.put_back(aside)
 
     def _share(self, scores: NDArray[np.float64], allowed: Any = None) -> NDArray[np.float64]:
         """How likely each arm is to be chosen, if nothing but epsilon is random."""
@@ -260,6 +321,7 @@ class Policy(Saveable):
             "draws": self._draws.header(),
             "rounds": self._rounds,
             "numbers": {name: self.frame[name] for name in NUMBERS},
+            "strength": None if self.strength is None else [*self.strength, *(self._first or self.strength)],
             "keys": keys,
         }
         return header, {"unread": self._draws.unread(), **{f"keys.{name}": array for name, array in rows.items()}}
@@ -268,6 +330,11 @@ class Policy(Saveable):
         for name in NUMBERS:
             self.frame[name] = checked(header["numbers"][name], float)
         self._rounds = whole(header, "rounds")
+        if header["strength"] is not None:
+            numbers = checked(header["strength"], tuple[float, float, float, float])
+            if not min(numbers) > 0.0:
+                raise CorruptFileError(f"strengths of a prior must be positive, got {numbers}.")
+            self.strength, self._first = Strength(*numbers[:2]), Strength(*numbers[2:])
         self.keys.restore(header["keys"], group(arrays, "keys."))
         for choice in self.keys.waiting.values():
             if choice.indices is None and len(choice.values) != self.dim:
@@ -280,20 +347,11 @@ class Policy(Saveable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
-        return _revive, (type(self), *self.snapshot(), self.functions())
+        return revive, (type(self), *self.snapshot(), self.functions())
 
     @abstractmethod
     def functions(self) -> dict[str, Any]:
         """Schedules that are functions of n, which `load` has to be given again."""
-
-
-def _revive(kind: Any, header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Any:
-    return kind.from_snapshot(header, arrays, **functions)
-
-
-def group(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """The arrays whose names begin so, by the rest of their names."""
-    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def check_weights(kappa: Any, sigmas: Any, epsilon: Any) -> None:
@@ -321,12 +379,17 @@ def position_of(arm: Any, count: int) -> int:
 def allowed_arms(allowed: Any, count: int) -> NDArray[np.int64]:
     """Which of the arms may be shown: a mask, or their positions."""
     given = as_numbers(allowed, "allowed must be a vector")
+    given = given.astype(np.int64) if given.size == 0 else given
     if given.dtype == bool:
         if given.shape != (count,):
             raise DimensionError(f"allowed must have an entry for each of {count} arms, got shape {given.shape}.")
         mask = given.astype(np.int64)
     else:
-        if given.ndim != 1 or given.dtype.kind not in "iu" or (given.size and not 0 <= given.min() <= given.max() < count):
+        if (
+            given.ndim != 1
+            or given.dtype.kind not in "iu"
+            or (given.size and not 0 <= given.min() <= given.max() < count)
+        ):
             raise InputError(f"allowed must be a mask, or positions in 0 ... {count - 1}, got {allowed!r}.")
         mask = np.zeros(count, dtype=np.int64)
         mask[given] = 1
@@ -335,23 +398,25 @@ def allowed_arms(allowed: Any, count: int) -> NDArray[np.int64]:
     return mask
 
 
-def _rewards(rewards: Any, rounds: int, count: int, shown: Any) -> tuple[Any, int]:
+def rewards_of(rewards: Any, shown: Any, rounds: int, count: int) -> tuple[Any, Any]:
+    """Rewards and shown positions of many rounds, looked at."""
     if rewards is None:
-        return None, 0
+        if shown is not None:
+            raise InputError("shown says which arm a reward belongs to, but there are no rewards. Pass rewards=.")
+        return None, None
     array = np.ascontiguousarray(as_numbers(rewards, "rewards must be a matrix"), dtype=np.float64)
     expected = (rounds, count) if shown is None else (rounds,)
     if array.shape != expected and not (shown is None and count == 1 and array.shape == (rounds,)):
         raise DimensionError(f"rewards must have shape {expected}, got {array.shape}.")
-    if not (np.abs(array) < 1e75).all():
-        raise InputError("rewards must be finite (and below 1e75). Nothing was learned.")
-    return array, count if shown is None else 1
+    if not (np.abs(array) < LARGEST).all():
+        raise InputError("rewards must be finite (and below 1e75), got one that is not. Nothing was learned.")
+    return array, None if shown is None else _positions(shown, rounds, count)
 
 
 def _positions(shown: Any, rounds: int, count: int) -> NDArray[np.int64]:
     array = as_numbers(shown, "shown must be a vector")
     if array.shape != (rounds,) or array.dtype.kind not in "iu":
         raise DimensionError(f"shown must be {rounds} whole numbers, one a round, got {array.dtype} {array.shape}.")
-    if array.size and array.max() >= count:
+    if array.size and int(array.max()) >= count:
         raise InputError(f"shown must be positions below {count} (or -1 for no arm of the pool), got {array.max()}.")
     return np.ascontiguousarray(np.maximum(array, -1), dtype=np.int64)
-

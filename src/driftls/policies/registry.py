@@ -22,7 +22,7 @@ from driftls.policies.shared import SharedPolicy
 from driftls.policies.simple import Greedy, Random
 from driftls.policies.thompson import EnsembleTS, LinTS
 from driftls.schedules import ridge
-from driftls.trackers import CD, RLS, SAGA
+from driftls.trackers import CD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, PhiWidth
 
 __all__ = ["POLICIES", "SETTINGS", "as_disjoint", "load", "make", "register"]
@@ -38,20 +38,18 @@ def _of_tracker(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _saga(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:
     first, second = np.random.default_rng(seed).spawn(2)
-    tracker = SAGA(dim, seed=first, history=settings.pop("history", None), **_of_tracker(settings))
+    tracker = SAGA(dim, seed=first, history=settings.pop("history", None), **_of_tracker(settings), **RAW)
     return LinUCB(tracker=tracker, width=PhiWidth(), kappa=kappa, seed=second, **settings)
 
 
 def _cd(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:
-    tracker = CD(dim, **_of_tracker(settings))
+    tracker = CD(dim, **_of_tracker(settings), **RAW)
     return LinUCB(tracker=tracker, width=PhiWidth(method="cd"), kappa=kappa, seed=seed, **settings)
 
 
 def _over_dim(kind: Callable[..., SharedPolicy]) -> Maker:
     """A policy that makes its tracker itself."""
-    return lambda dim, kappa, seed, **settings: kind(
-        dim, kappa=kappa, seed=seed, **_of_tracker(settings), **settings
-    )
+    return lambda dim, kappa, seed, **settings: kind(dim, kappa=kappa, seed=seed, **_of_tracker(settings), **settings)
 
 
 def _greedy(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:

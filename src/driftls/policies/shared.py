@@ -8,28 +8,28 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-import driftls.trackers
 from driftls.draws import Seed
-from driftls.errors import CorruptFileError, DimensionError, InputError, SettingsError
+from driftls.errors import CorruptFileError, InputError, SettingsError
 from driftls.features.crossed import CrossedArms
 from driftls.history import Mapped
-from driftls.inputs import Stage, as_rows
+from driftls.inputs import Stage, as_numbers
 from driftls.kernels import choose as kernels
-from driftls.kernels.parts import Frame
-from driftls.kernels.records import ROWS
 from driftls.kernels.rows import first_fault
-from driftls.kernels.score import crossed_score
-from driftls.policies.arm_index import ArmIndex, plain_id, plain_ids
-from driftls.policies.keys import row_of, waiting_of
 from driftls.persistence import whole
-from driftls.policies.policy import Model, Policy, allowed_arms, group, position_of, reward_of
-from driftls.policies.tables import ScoreTable, kind_of
+from driftls.policies.arm_index import plain_id, plain_ids
+from driftls.policies.arms import arm_rows, as_block, ids_of, look_at, one_arm, plain_rows, rounds_of
+from driftls.policies.crossed import TABLE_FROM, CrossedStage
+from driftls.policies.files import group, tracker_of, width_of
+from driftls.policies.keys import row_of, waiting_of
+from driftls.policies.model import Model
+from driftls.policies.policy import Policy, allowed_arms, position_of, reward_of, rewards_of
+from driftls.policies.slots import ArmSlots
 from driftls.trackers import Tracker
 from driftls.trackers.base import whole_number
-from driftls.widths import KINDS, Width
+from driftls.units import Units
+from driftls.widths import Width
 
 FIRST_SLOTS = 16
-TABLE_FROM = 8  # choices with the same blocks in a row
 
 
 class SharedPolicy(Policy):
@@ -72,14 +72,17 @@ class SharedPolicy(Policy):
         super().__init__(tracker.dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)
         self.tracker, self.lock = tracker, tracker.lock  # whoever uses the tracker by itself takes turns too
         self.forget_after = whole_number(forget_after, "forget_after", 0)
-        self._index = ArmIndex(most=2**31)
-        self._table = ScoreTable(self.frame)
-        self._blocks: tuple[Any, int] = (None, 0)
+        self._arm_slots = ArmSlots(self.frame, self.forget_after)
+        self._crossed = CrossedStage(self.frame)
 
     @property
     def theta(self) -> NDArray[np.float64]:
         """The present estimate."""
         return self.tracker.theta
+
+    @property
+    def units(self) -> Units | None:
+        return self.tracker.units
 
     # -- choosing and learning -----------------------------------------------------------------------------------
 
@@ -100,16 +103,16 @@ class SharedPolicy(Policy):
         with self.lock:
             if key is not None:
                 key = self.keys.new(key)
-            rows, count = self._rows(arms)
-            names = self._names(ids, count)
+            rows, count = arm_rows(arms, self.dim)
+            names = ids_of(ids, count)
             mask = None if allowed is None else allowed_arms(allowed, count)
             self._take(rows, count, recurring=names is not None)
-            self._open(names, count)
-            chosen = self._among(mask, count)
+            self._offer(names, count)
+            chosen = self._chosen(count, allowed=mask)
             self._rounds += 1
             if key is not None:
                 name = () if names is None else (names[chosen],)
-                self.keys.waiting[key] = waiting_of(self._plain(rows), chosen, name)
+                self.keys.waiting[key] = waiting_of(*one_arm(rows, chosen, self.dim), name)
             return chosen
 
     def learn(
@@ -121,7 +124,7 @@ class SharedPolicy(Policy):
         ids: Any = None,
         key: Hashable = None,
     ) -> None:
-        """Learn a reward: `learn(arms, reward, arm=k)`, `learn(x, reward)` with one row, or `learn(reward=..., key=key)`.
+        """Learn a reward: `learn(arms, reward, arm=k)`, `learn(x, reward)` of one row, or `learn(reward=..., key=key)`.
 
         It may come late and in any order. Nothing is changed if the reward or the row cannot be used.
         """
@@ -129,36 +132,48 @@ class SharedPolicy(Policy):
             value = reward_of(reward)
             if key is not None:
                 choice = self.keys.choice(key)
-                rows, row, name = row_of(choice, self.dim), 0, choice.name
-                count = 1
+                rows, k, name = row_of(choice, self.dim), 0, choice.name
             else:
                 if arms is None:
                     raise InputError("learn needs learn(arms, reward, arm=k), or learn(reward=..., key=key).")
-                rows, count = self._rows(arms if arm is not None else self._single(arms))
+                rows, count = arm_rows(arms if arm is not None else as_block(arms), self.dim)
                 if arm is None and count != 1:
                     raise InputError(f"{count} arms and one reward: say which of them it belongs to, with arm=.")
-                row = 0 if arm is None else position_of(arm, count)
-                names = self._names(ids, count)
-                name = () if names is None else (names[row],)
-            self._take(rows, count, recurring=bool(name))
-            self._stage.y[row] = value
-            slot = self._index.slot_of.get(name[0], -1) if name else -1
-            if slot >= 0 and not self._same(row, slot):
-                slot = -1
-            if not self._stage.frame["arms"]:
-                self._table.drop()
-            self._learn_row(row, slot, 0)
+                k = 0 if arm is None else position_of(arm, count)
+                names = ids_of(ids, count)
+                name = () if names is None else (names[k],)
+            self._learn_one(rows, k, name, value)
             if key is not None:
                 self.keys.settle(key)
+
+    def _learn_one(self, rows: Any, k: int, name: tuple[Hashable, ...], value: float) -> None:
+        """Row k, with its reward and perhaps the id of its arm."""
+        first = not self._models
+        if first:
+            self._begin(rows, recurring=bool(name))
+        try:
+            row = self._take_arm(rows, k)
+            self._stage.y[row] = value
+            slot = -1
+            if name and self.width.keeps_arms:
+                slot = self._arm_slots.index.slot_of.get(name[0], -1)
+                slot = slot if slot >= 0 and self._arm_slots.same(row, slot) else -1
+            self._learn_row(row, slot, 0)
+        except InputError:
+            if first and not len(self.tracker):  # a refused row decides nothing
+                self._close()
+            raise
 
     def remember(self, key: Hashable, x: Any, name: Hashable = None) -> None:
         """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
         with self.lock:
             key = self.keys.new(key)
-            rows, count = self._rows(self._single(x))
+            rows, count = arm_rows(as_block(x), self.dim)
             if count != 1:
-                raise InputError(f"a choice is one row, got {count}.")
-            self.keys.waiting[key] = waiting_of(self._plain(rows), 0, () if name is None else (plain_id(name),))
+                raise InputError(f"a choice must be one row, got {count}.")
+            rows, k = one_arm(rows, 0, self.dim)
+            look_at(rows)
+            self.keys.waiting[key] = waiting_of(rows, k, () if name is None else (plain_id(name),))
 
     def play(
         self, arms: Any, rewards: Any = None, *, shown: Any = None, ids: Any = None, rounds: int | None = None
@@ -170,7 +185,7 @@ class SharedPolicy(Policy):
         arms : (rounds K, d) array or sparse matrix, or `CrossedArms`
             Round after round; or (K, d), the same arms in every round.
         rewards : (rounds, K), or (rounds,) with `shown`, or None
-            Of every arm; or of the arm that a log showed, whose reward is learned where it is chosen. None: only choose.
+            Of every arm; or of the arm that a log showed, which is learned where it is chosen. None: only choose.
         shown : (rounds,) array of int, optional
             Positions of the arms that the log showed; -1 for none of them.
         ids : list, optional
@@ -179,35 +194,22 @@ class SharedPolicy(Policy):
             Where neither rewards nor ids tell.
         """
         with self.lock:
-            rows, total = self._rows(arms, many=True)
-            rounds = len(rewards) if rewards is not None else rounds
-            crossed = isinstance(rows, CrossedArms)
-            if crossed:
-                count, users = len(rows.blocks), rows.row.shape[0]
-                rounds = users if rounds is None else rounds
-            else:
-                given = len(ids) if ids is not None else np.shape(rewards)[1] if np.ndim(rewards) == 2 else None
-                rounds = total // given if rounds is None and given else (1 if rounds is None else rounds)
-                count = given or (total // rounds if rounds else 0)
+            rows, total = arm_rows(arms, self.dim, many=True)
+            names = None if ids is None else plain_ids(ids)
+            rewards = None if rewards is None else as_numbers(rewards, "rewards must be a matrix")
+            rounds, count, still = rounds_of(rows, rewards, names, rounds)
             if rounds == 0:
                 return np.zeros(0, dtype=np.int64)
-            still = total == count and rounds > 1
-            if not count or (not still and total != rounds * count):
-                raise DimensionError(f"{rounds} rounds of {count} arms need {rounds * count} rows (or {count}), got {total}.")
-            names = self._names(ids, count)
+            rewards, shown = rewards_of(rewards, shown, rounds, count)
             self._take(rows, total, recurring=names is not None)
-            crossed = crossed and bool(self._stage.frame["arms"])  # else they were written out
-            features, lines = rows.row.shape[::-1] if crossed else (self.dim, total)
-            if code := int(first_fault(self._stage.frame.address, features, lines)):
-                self.frame["fault_row"] = code // 8 - 1
-                raise self._fault(code % 8)
-            self._open(names, count)
-            if crossed and rounds >= TABLE_FROM:
-                self._fill_table(rows, count)
+            self._look_at_stage(*((rows.row.dim, rows.row.shape[0]) if self._crossed.on else (self._stage.inner, total)))
+            self._offer(names, count)
+            if self._crossed.on and rounds >= TABLE_FROM:
+                self._crossed.fill(rows, self._stage)
             first = np.arange(rounds, dtype=np.int64) * (0 if still else count)
             chosen = self._play(count, rounds, rewards, shown, first)
             if names is not None:
-                self._index.offer(names, self._rounds)
+                self._arm_slots.index.offer(names, self._rounds - 1)
             return chosen  # type: ignore[no-any-return]
 
     def warm(self, fill: Any, *, sparse: bool, squares: NDArray[np.float64], n: int, errors: float) -> None:
@@ -218,7 +220,7 @@ class SharedPolicy(Policy):
         with self.lock:
             if self._models:
                 raise SettingsError("a warm start is for a policy that has seen nothing.")
-            self._decide(sparse, False)
+            self._decide(sparse, False, False)
             self._open_model(sparse)
             self._warm(self._models[0], fill, squares, n, errors)  # type: ignore[arg-type]
 
@@ -228,127 +230,78 @@ class SharedPolicy(Policy):
         """theta.x + kappa width(x) of each arm."""
         if self.width.samples:
             raise InputError("scores that are sampled change with every choice. Use a width that is not sampled.")
-        with self.lock:
-            who, count = self._question(arms, ids)
-            cursor = who._draws.cursor.copy()
+        with self.lock, self._asking() as who:
+            count = who._question(arms, ids)
             who._chosen(count, only_scores=True)
-            who._draws.cursor[:] = cursor
-            return who._scores[:count].copy()
+            return who._scores[:count].copy()  # type: ignore[no-any-return]
 
     def widths(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
         """How sure the policy is of each arm, before kappa."""
-        with self.lock:
-            who, count = self._question(arms, ids)
-            if who._stage.frame["arms"]:
-                who._stage.frame["arms"] = 0
-                who._stage.take(who._plain(who._rows(arms)[0]))
+        with self.lock, self._asking() as who:
+            count = who._question(arms, ids, whole=True)
             if (code := kernels.widths(who.frame.address, 0, count)) < 0.0:
                 raise who._fault(int(-code))
-            return np.sqrt(np.maximum(who._scores[:count], 0.0))
+            return np.sqrt(np.maximum(who._scores[:count], 0.0))  # type: ignore[no-any-return]
 
     def probabilities(self, arms: Any, *, ids: Any = None, allowed: Any = None) -> NDArray[np.float64]:
         """How likely each arm is to be chosen now."""
-        if self.epsilon == 1.0:
-            return self._share(np.zeros(self._rows(arms)[1]), allowed)
-        return self._share(self.scores(arms, ids=ids), allowed)
+        if self.epsilon < 1.0:
+            return self._share(self.scores(arms, ids=ids), allowed)
+        with self.lock:
+            rows, count = arm_rows(arms, self.dim)
+            ids_of(ids, count)
+            look_at(rows)
+            return self._share(np.zeros(count), allowed)
 
-    def _question(self, arms: Any, ids: Any) -> tuple[Any, int]:
-        """Stage arms without giving out slots: unknown ids are scored as arms without one."""
-        rows, count = self._rows(arms)
-        names = self._names(ids, count)
-        who = self._asked()
-        who._take(rows, count, recurring=names is not None)
-        who._slots[:count] = -1
-        if names is not None and self.width.keeps_arms:
-            for k, name in enumerate(names):
-                slot = who._index.slot_of.get(name, -1)
-                who._slots[k] = slot if slot >= 0 and who._same(k, slot) else -1
-        return who, count
+    def _question(self, arms: Any, ids: Any, *, whole: bool = False) -> int:
+        """Stage arms without giving out slots: unknown ids are scored as arms without one. whole: a row for each."""
+        rows, count = arm_rows(arms, self.dim)
+        names = ids_of(ids, count)
+        self._take(plain_rows(rows, self.dim) if whole else rows, count, recurring=names is not None)
+        if self.width.keeps_arms:
+            if names is not None:
+                self._look_at_stage(self._stage.inner, count)
+            self._slots[:count] = -1 if names is None else self._arm_slots.find(names)
+        return count
 
-    # -- rows ----------------------------------------------------------------------------------------------------
-
-    def _rows(self, arms: Any, *, many: bool = False) -> tuple[Any, int]:
-        """Arms as rows, looked at but for their numbers."""
-        if isinstance(arms, CrossedArms):
-            if not many and arms.row.shape[0] != 1:
-                raise InputError(f"a choice is for one user, got the arms of {arms.row.shape[0]}.")
-            if arms.shape[1] != self.dim:
-                raise DimensionError(f"arms must have {self.dim} features, got {arms.shape[1]}.")
-            rows: Any = arms
-        else:
-            rows = as_rows(arms, self.dim, "arms")
-        count = rows.shape[0]
-        if count == 0 and not many:
-            raise InputError("the pool is empty: at least one arm is needed.")
-        return rows, count
-
-    def _single(self, x: Any) -> Any:
-        return np.reshape(x, (1, -1)) if not hasattr(x, "shape") or (len(x.shape) == 1 and not hasattr(x, "dim")) else x
-
-    def _plain(self, rows: Any) -> Any:
-        return as_rows(rows.tocsr(), self.dim) if isinstance(rows, CrossedArms) else rows
-
-    def _names(self, ids: Any, count: int) -> list[Hashable] | None:
-        if ids is None:
-            return None
-        names = plain_ids(ids)
-        if len(names) != count:
-            raise DimensionError(f"ids must have one id for each of {count} arms, got {len(names)}.")
-        return names
+    # -- rows ---------------------------------------------------------------------------------------------------
 
     def _take(self, rows: Any, count: int, *, recurring: bool = False) -> None:
         """Copy arms to where kernels read them; the first ones decide what the model is."""
         if not self._models:
             self._begin(rows, recurring)
         self._room(count)
-        crossed = isinstance(rows, CrossedArms) and bool(self._stage.sparse) and bool(self.frame["crossed_score"])
-        if crossed:
-            self._take_crossed(rows)
+        if isinstance(rows, CrossedArms) and self._crossed.can:
+            self._crossed.take(rows, self._stage)
         else:
-            if self._stage.frame["arms"]:
-                self._stage.frame["arms"] = 0
-            self._stage.take(self._plain(rows))
+            self._crossed.leave(self._stage)
+            self._stage.take(plain_rows(rows, self.dim))
 
-    def _take_crossed(self, arms: CrossedArms) -> None:
-        stage, blocks = self._stage, arms.blocks
-        width, lines = arms.row.shape[1], arms.row.shape[0]
-        stage.lines(lines * blocks.size)  # a reward for each arm
-        stage.take(as_rows(arms.row, width, "a user"))
-        shifts = width * (blocks + arms.shared)
-        stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=width)
-        single, need = self.frame.arrays["single"], 2 * stage.values.size
-        if single.arrays["values"].size < need:
-            single.set(values=np.zeros(need), indices=np.zeros(need, np.int32), room=need)
-        same = self._blocks[0] is not None and np.array_equal(self._blocks[0], shifts)
-        self._blocks = (shifts, self._blocks[1] + 1 if same else 1)
-        if not same:
-            self._table.drop()
-        elif self._blocks[1] == TABLE_FROM:
-            self._fill_table(arms, blocks.size)
-
-    def _fill_table(self, arms: CrossedArms, count: int) -> None:
-        if self._stage.frame["arms"]:
-            kind = kind_of(self.width, True, True)
-            self._table.fill(kind, arms.row.shape[1], count, self._stage.values.size)
+    def _take_arm(self, rows: Any, k: int) -> int:
+        """Copy the row of arm k to where kernels read it, and tell which row it is there."""
+        if isinstance(rows, CrossedArms) and self._crossed.can:
+            self._crossed.take(rows, self._stage)
+            return k
+        self._crossed.leave(self._stage)
+        self._stage.take_one(*one_arm(rows, k, self.dim))
+        return 0
 
     def _begin(self, rows: Any, recurring: bool) -> None:
         """The first arms are here and are looked at: start the tracker, dense or sparse, and its width."""
-        plain, looked, sparse = self._plain(rows), Stage(self.dim), not isinstance(rows, np.ndarray)
-        looked.start(sparse)
-        looked.take(plain)
-        if code := int(first_fault(looked.frame.address, self.dim, plain.shape[0])):
-            self.frame["fault_row"] = code // 8 - 1
-            raise self._fault(code % 8)
-        self._decide(sparse, recurring)
+        look_at(rows)
+        sparse = not isinstance(rows, np.ndarray)
+        self._decide(sparse, recurring, isinstance(rows, CrossedArms))
         self._open_model(sparse)
 
-    def _decide(self, sparse: bool, recurring: bool) -> None:
+    def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> None:
         """Choose tracker and width, where that is left to the policy."""
 
     def _adopt(self, tracker: Tracker, width: Width, sigmas: float) -> None:
         """From the first arms on, use these parts."""
-        self.tracker, self.width, self.lock = tracker, width, tracker.lock
+        tracker.lock = self.lock  # which other threads may be waiting for
+        self.tracker, self.width = tracker, width
         self._need = width.draws(self.dim) + 1
+        self.frame["draws"] = 2 * self._need
         if self.frame["sigmas"]:
             self.frame["sigmas"] = sigmas
 
@@ -369,54 +322,36 @@ class SharedPolicy(Policy):
         """Take rows for this model from now on."""
         tracker = model.tracker
         self._put_model(0, model)
+        self._stage = Stage(self.dim, constant=tracker.intercept)
         self._stage.start(bool(tracker.sparse))
+        if tracker.units is not None:
+            self._stage.measure(tracker.units.frame)
+        self._stage.frame["slots"] = self._stage.scratch["slots"] = self._slots
         self.frame["arms"] = self._stage.frame
-        if tracker.sparse and kind_of(self.width, True, True) and tracker.frame["stride"]:
-            single = Frame(ROWS)
-            single.set(values=np.zeros(64), indices=np.zeros(64, np.int32), room=64, sparse=1, dim=self.dim, count=1)
-            single.set(start=np.zeros(1, np.int64), stop=np.zeros(1, np.int64), y=np.zeros(1))
-            self.frame.set(single=single, crossed_score=crossed_score)
+        self._crossed.open(tracker, self.width)
 
-    # -- slots ---------------------------------------------------------------------------------------------------
+    def _close(self) -> None:
+        """The first row was refused: the next one may be of the other kind."""
+        self._models.clear()
+        self.tracker.unstart()
+        self._stage, self._crossed = Stage(self.dim), CrossedStage(self.frame)
+        self._stage.frame["slots"] = self._stage.scratch["slots"] = self._slots
 
-    def _open(self, names: list[Hashable] | None, count: int) -> None:
-        """A slot for each arm of the stage that has an id, where the width keeps something for each."""
-        slots = self._slots
-        slots[:count] = -1
-        if names is None or not self.width.keeps_arms:
+    def _look_at_stage(self, features: int, count: int) -> None:
+        """Refuse rows of the stage that no kernel should read."""
+        if code := int(first_fault(self._stage.frame.address, features, count)):
+            self.frame["fault_row"] = code // 8 - 1
+            raise self._fault(code % 8)
+
+    def _offer(self, names: list[Hashable] | None, count: int) -> None:
+        """The slots of the arms of the stage, where the width keeps something for each arm that has an id."""
+        if not self.width.keeps_arms:
             return
-        index, model = self._index, self._models[0]
-        assert model is not None
-        slots[:count] = [index.slot_of.get(name, -1) for name in names]
-        new = np.flatnonzero(slots[:count] < 0).tolist()
-        if new:
-            if code := int(first_fault(self._stage.frame.address, self.dim, count)):
-                self.frame["fault_row"] = code // 8 - 1
-                raise self._fault(code % 8)
-            index.offer(names, self._rounds)  # what is here now is not dropped for what is new
-            for k in new:
-                if len(index) >= model.width.slots:
-                    for old in index.stale(self._rounds - self.forget_after):
-                        model.width.drop(index.drop(old))
-                slots[k] = -2 - index.open(names[k], self._rounds)
-                if -2 - slots[k] >= model.width.slots:
-                    model.width.grow(2 * model.width.slots)
-        if (code := kernels.open_arms(self.frame.address, 0, count)) < 0.0:
-            raise self._fault(int(-code))
-        index.offer(names, self._rounds)
-
-    def _same(self, row: int, slot: int) -> bool:
-        """Whether a row still has the features for which its slot was opened."""
-        return kernels.is_same(self.frame.address, row, slot) != 0.0
-
-    def _among(self, mask: Any, count: int) -> int:
-        if mask is None:
-            return self._chosen(count)
-        self.frame["allowed"] = mask
-        try:
-            return self._chosen(count)
-        finally:
-            self.frame["allowed"] = 0
+        if names is None:
+            self._arm_slots.none(count)
+            return
+        self._look_at_stage(self._stage.inner, count)
+        self._arm_slots.offer(names, self._models[0].width, self._rounds)  # type: ignore[union-attr]
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -425,7 +360,7 @@ class SharedPolicy(Policy):
         with self.lock:
             header, arrays = self._common()
             header["tracker"], parts = self.tracker.snapshot()
-            header |= {"forget_after": self.forget_after, "ids": self._index.header(), "model": None}
+            header |= {"forget_after": self.forget_after, "ids": self._arm_slots.index.header(), "model": None}
             arrays |= {f"tracker.{name}": array for name, array in parts.items()}
             if self._models:
                 model = self._models[0]
@@ -446,11 +381,13 @@ class SharedPolicy(Policy):
         return policy
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self._index.restore(header["ids"])
         model = header["model"]
+        self._arm_slots.restore(header["ids"], 0 if model is None else whole(model, "slots"))
         if model is not None:
-            if self.tracker.sparse is None or not len(self._index) <= model["slots"] <= 2**24:
-                raise CorruptFileError("the model of the policy does not fit its tracker. Restore the file from a copy.")
+            if self.tracker.sparse is None or not model["slots"] <= 2**24:
+                raise CorruptFileError(
+                    "the model of the policy does not fit its tracker. Restore the file from a copy."
+                )
             kept = whole(model, "slots"), model["numbers"], group(arrays, "width.")
             self._open_rows(Model(self.tracker, self.width.reopen(self.tracker, self._draws, *kept)))
         self._restore_common(header, arrays)
@@ -463,20 +400,3 @@ class SharedPolicy(Policy):
     def __repr__(self) -> str:
         kappa = f"sigmas={self.sigmas}" if self.sigmas else f"kappa={self.kappa}"
         return f"{type(self).__name__}({self.tracker!r}, {self.width!r}, {kappa}, epsilon={self.epsilon})"
-
-
-def tracker_of(header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Tracker:
-    """The tracker that a policy's file names."""
-    kind = getattr(driftls.trackers, str(header.get("class")), None)
-    if not (isinstance(kind, type) and issubclass(kind, Tracker)):
-        raise CorruptFileError(f"the file names an unknown tracker: {header.get('class')!r}.")
-    return kind.from_snapshot(header, arrays, **functions)
-
-
-def width_of(header: dict[str, Any]) -> Width:
-    """The width that a policy's file names."""
-    settings = dict(header["width"])
-    kind = KINDS.get(str(settings.pop("kind")))
-    if kind is None:
-        raise CorruptFileError(f"the file names an unknown width: {header['width']!r}.")
-    return kind(**settings)

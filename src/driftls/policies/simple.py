@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from driftls.draws import Seed
 from driftls.policies.shared import SharedPolicy
-from driftls.trackers import Diagonal, Tracker
+from driftls.trackers import RAW, Diagonal, Tracker
 from driftls.widths import NoWidth
 
 
@@ -33,4 +33,4 @@ class Random(SharedPolicy):
     """
 
     def __init__(self, dim: int, *, seed: Seed = None) -> None:
-        super().__init__(Diagonal(dim), NoWidth(), kappa=0.0, epsilon=1.0, seed=seed)
+        super().__init__(Diagonal(dim, **RAW), NoWidth(), kappa=0.0, epsilon=1.0, seed=seed)

@@ -32,7 +32,7 @@ class LinTS(SharedPolicy):
         epsilon: float = 0.0,
         seed: Seed = None,
     ) -> None:
-        tracker = RLS(dim, regularisation=ridge(1.0) if regularisation is None else regularisation)
+        tracker = RLS(dim, regularisation=regularisation, scale=False, intercept=False)
         super().__init__(tracker, SampleWidth(), kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)
 
 
@@ -77,6 +77,6 @@ class EnsembleTS(SharedPolicy):
         if tracker is not None and regularisation is not None:
             raise SettingsError("regularisation is a setting of the tracker: give it to the tracker.")
         if tracker is None:
-            tracker = CD(dim, regularisation=regularisation)  # type: ignore[arg-type]
+            tracker = CD(dim, regularisation=regularisation, scale=False, intercept=False)  # type: ignore[arg-type]
         width = EnsembleWidth(members, steps=steps)
         super().__init__(tracker, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)

@@ -14,7 +14,7 @@ from scipy.optimize import isotonic_regression
 
 from driftls.report.model import Dot, Dots, Figure, Line, Lines, Mark, number, plus_minus
 
-__all__ = ["DARK", "LIGHT", "NAMES", "STYLE", "Look", "inline", "save", "spread", "variables"]
+__all__ = ["DARK", "LIGHT", "NAMES", "STYLE", "inline", "save", "spread", "variables"]
 
 WIDTH, HEIGHT, ROW = 400.0, 250.0, 20.0  # on a phone's 390 px the text is still 10 px high
 SMALL = 0.62  # of that height, in the picture of a finding
@@ -27,43 +27,26 @@ HUGE = 1e300  # beyond it differences overflow: not drawn
 Point = tuple[float, float]
 
 
-class Look(NamedTuple):
-    """Colours: of text, of what is secondary, of grid lines, and of the series.
-
-    A label in any of the series' colours can be read, and colour-blind readers tell them apart; tests/test_report.py
-    computes both.
-    """
-
-    ink: str
-    muted: str
-    grid: str
-    series: tuple[str, ...]
-
-
-LIGHT = Look("#1a1a1a", "#5f5f5f", "#dedede", ("#004a80", "#7d2200", "#157a5a", "#c030ad", "#a5610d", "#4a20d8"))
-DARK = Look("#ececec", "#a8a8a8", "#3a3a3a", ("#7cc0f5", "#f0602a", "#2fd08f", "#e57fb4", "#e8d63a", "#9a80f5"))
+# A label in any of the series' colours can be read, and colour-blind readers tell them apart; a test computes both.
 NAMES = ("ink", "muted", "grid", "c1", "c2", "c3", "c4", "c5", "c6")
+SERIES = ("#004a80", "#7d2200", "#157a5a", "#c030ad", "#a5610d", "#4a20d8")
+LIGHT = dict(zip(NAMES, ("#1a1a1a", "#5f5f5f", "#dedede", *SERIES)))
+SERIES = ("#7cc0f5", "#f0602a", "#2fd08f", "#e57fb4", "#e8d63a", "#9a80f5")
+DARK = dict(zip(NAMES, ("#ececec", "#a8a8a8", "#3a3a3a", *SERIES)))
 # of a figure, within a page or alone; the colours are variables
-STYLE = (
-    "svg text{font:11px system-ui,'DejaVu Sans',sans-serif;fill:currentColor}"
-    ".c0{color:var(--ink)}.c1{color:var(--c1)}.c2{color:var(--c2)}.c3{color:var(--c3)}.c4{color:var(--c4)}"
-    ".c5{color:var(--c5)}.c6{color:var(--c6)}.axis{color:var(--muted)}.grid{stroke:var(--grid);stroke-width:.7}"
-    ".band{fill:currentColor;fill-opacity:.17}.line{fill:none;stroke:currentColor;stroke-width:1.8}"
-    ".thin{fill:none;stroke:currentColor;stroke-width:.7}.dot{fill:currentColor}"
-    ".point{fill:currentColor;fill-opacity:0}.point:hover{fill-opacity:.75}"
-)
+STYLE = Path(__file__).with_name("figure.css").read_text(encoding="utf-8")
 
 
-def variables(look: Look) -> str:
+def variables(look: dict[str, str]) -> str:
     """The colours as variables of a style sheet."""
-    return ";".join(f"--{name}:{value}" for name, value in zip(NAMES, (*look[:3], *look.series)))
+    return ";".join(f"--{name}:{value}" for name, value in look.items())
 
 
 def inline(figure: Figure, *, small: bool = False) -> str:
     """An SVG element for a page whose style sheet has `STYLE` and the colours."""
     height, body = _dots(figure) if isinstance(figure, Dots) else _lines(figure, HEIGHT * (SMALL if small else 1.0))
     label = escape(f"{figure.title}. {figure.caption}")
-    return f'<svg viewBox="0 0 {WIDTH:g} {height:.4g}" role="img" aria-label="{label}">{"".join(body)}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH:g} {height:.4g}" role="group" aria-label="{label}">{"".join(body)}</svg>'
 
 
 def save(figure: Figure, folder: Path) -> Path:
@@ -145,9 +128,9 @@ def _lines(figure: Lines, height: float) -> tuple[float, list[str]]:
     ends = [down(points[-1][1]) for _, points in shown] + [down(mark.at) for mark in across]
     places = top + spread([(end - top) / (bottom - top) for end in ends], LABEL / (bottom - top)) * (bottom - top)
     for (line, points), place in zip(shown, places):
-        body.append(_series(line, points, figure, (over, down), Label(line.label, right, float(place))))
+        body.append(_series(line, points, figure.x, over, down, float(place)))
     for mark, place in zip(across, places[len(shown) :]):
-        body.append(f'<g class="axis">{Label(mark.label, right, float(place)).svg(right, down(mark.at))}</g>')
+        body.append(f'<g class="axis">{_label(mark.label, right, float(place), (right, down(mark.at)))}</g>')
     return height, body
 
 
@@ -158,37 +141,27 @@ def _bands(lines: list[Line], ys: list[float], log: bool) -> list[float]:
     return [min(max(end, low), high) for line in lines for end in (*(line.low or ()), *(line.high or ())) if end == end]
 
 
-class Label(NamedTuple):
-    """The name of a line, right of the axes."""
-
-    text: str
-    right: float
-    place: float
-
-    def svg(self, x: float, y: float) -> str:
-        """With a thin line to where the line ends."""
-        lead = _straight(x, y, self.right + 8.0, self.place, "thin")
-        return f'<g class="label">{lead}{_text(self.right + 10.0, self.place + 0.36 * SIZE, _short(self.text), "")}</g>'
+def _label(text: str, right: float, place: float, end: Point) -> str:
+    """The name of a line, right of the axes, with a thin line to where it ends."""
+    lead = _straight(*end, right + 8.0, place, "thin")
+    return f'<g class="label">{lead}{_text(right + 10.0, place + 0.36 * SIZE, _short(text), "")}</g>'
 
 
-def _series(line: Line, points: list[Point], figure: Lines, axes: tuple[Axis, Axis], label: Label) -> str:
-    over, down = axes
+def _series(line: Line, points: list[Point], x_name: str, over: Axis, down: Axis, place: float) -> str:
     places = [(over(x), down(y)) for x, y in points]
     parts = [f'<g class="series c{_colour(line.colour)}">']
-    if line.low is not None and line.high is not None:
-        band = {x: (low, high) for x, low, high in zip(line.x, line.low, line.high) if math.isfinite(low + high)}
-        kept = [(over(x), down(band[x][0]), down(band[x][1])) for x, _ in points if x in band]
-        around = [(x, low) for x, low, _ in kept] + [(x, high) for x, _, high in reversed(kept)]
-        parts.append(f'<path class="band" d="{_path(around)}Z"/>' if len(kept) > 1 else "")
-    else:
-        band = {}
+    ends = zip(line.x, line.low or (), line.high or ())
+    band = {x: (low, high) for x, low, high in ends if math.isfinite(low + high)}
+    kept = [(over(x), *band[x]) for x, _ in points if x in band]
+    if len(kept) > 1:
+        around = [(x, down(low)) for x, low, _ in kept] + [(x, down(high)) for x, _, high in reversed(kept)]
+        parts.append(f'<path class="band" d="{_path(around)}Z"/>')
     if len(places) == 1:
         parts.append(f'<circle class="dot" cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="4"/>')
     parts.append(f'<path class="line"{DASHES[line.dash]} d="{_path(places)}"/>')
     for (x, y), (a, b) in zip(points, places):
-        told = f"{line.label}, {figure.x} {number(x)}: {number(y)}" + _range(band.get(x))
-        parts.append(_point(a, b, told))
-    return "".join(parts) + label.svg(*places[-1]) + "</g>"
+        parts.append(_point(a, b, f"{line.label}, {x_name} {number(x)}: {number(y)}{_range(band.get(x))}"))
+    return "".join(parts) + _label(line.label, over.end, place, places[-1]) + "</g>"
 
 
 def _dots(figure: Dots) -> tuple[float, list[str]]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -51,12 +51,6 @@ def plus_minus(mean: float, half: float) -> str:
     return f"{number(mean)} ± {number(float(f'{half:.2g}'))}"
 
 
-def _csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([[_cell(cell) for cell in row] for row in [head, *rows]])
-    return text.getvalue()
-
-
 def _cell(cell: Any) -> Any:
     """One line of text that no spreadsheet takes for a formula: what looks like one begins with an apostrophe."""
     if not isinstance(cell, str):
@@ -75,8 +69,25 @@ class _Named:
         object.__setattr__(self, "name", re.sub(r"[^\w-]+", "-", self.name, flags=re.ASCII)[:80])
 
 
-@dataclass(frozen=True)
-class Mark:
+class _Item(_Named):
+    """What is shown with its numbers: `cells` gives the head of a table, and its rows."""
+
+    def cells(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        raise NotImplementedError
+
+    def data(self) -> dict[str, Any]:
+        """All that is shown, for machines."""
+        head, rows = self.cells()
+        return {"head": list(head), "rows": [list(row) for row in rows]}
+
+    def csv(self) -> str:
+        """All that is shown."""
+        text, (head, rows) = io.StringIO(), self.cells()
+        csv.writer(text, lineterminator="\n").writerows([[_cell(cell) for cell in row] for row in [head, *rows]])
+        return text.getvalue()
+
+
+class Mark(NamedTuple):
     """A straight line across a figure, with its label: at a value of x, or of y."""
 
     at: float
@@ -120,7 +131,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Lines(_Named):
+class Lines(_Item):
     """A figure of series over one pair of axes; `log` says which of the axes are logarithmic."""
 
     name: str
@@ -132,17 +143,10 @@ class Lines(_Named):
     log: str = "xy"
     marks: Sequence[Mark] = ()
 
-    def data(self) -> dict[str, Any]:
-        """Every point that is drawn, for machines."""
-        return {line.label: {"x": list(line.x), "y": list(line.y)} for line in self.lines}
-
-    def csv(self) -> str:
+    def cells(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """Every point that is drawn."""
-        bands = ((line, zip_longest(line.x, line.y, line.low or [], line.high or [])) for line in self.lines)
-        return _csv(
-            ["series", self.x, self.y, "low", "high"],
-            [(line.label, *point) for line, points in bands for point in points],
-        )
+        points = ((line, zip_longest(line.x, line.y, line.low or [], line.high or [])) for line in self.lines)
+        return ["series", self.x, self.y, "low", "high"], [(line.label, *each) for line, own in points for each in own]
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Dots(_Named):
+class Dots(_Item):
     """A figure of single values, one a row."""
 
     name: str
@@ -175,17 +179,13 @@ class Dots(_Named):
     log: str = ""
     marks: Sequence[Mark] = ()
 
-    def data(self) -> dict[str, Any]:
-        """Every value that is drawn, for machines."""
-        return {dot.label: {"value": dot.value, "interval": dot.interval} for dot in self.dots}
-
-    def csv(self) -> str:
+    def cells(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """Every value that is drawn."""
-        return _csv(["name", self.x, "low", "high"], [(d.label, d.value, *(d.interval or ("", ""))) for d in self.dots])
+        return ["name", self.x, "low", "high"], [(d.label, d.value, *(d.interval or (None, None))) for d in self.dots]
 
 
 @dataclass(frozen=True)
-class Table(_Named):
+class Table(_Item):
     """Rows of cells that are text already: what is shown is what is copied."""
 
     name: str
@@ -194,21 +194,16 @@ class Table(_Named):
     rows: Sequence[Sequence[str]]
     note: str = ""
 
-    def data(self) -> dict[str, Any]:
-        """The table as shown, for machines."""
-        return {"head": list(self.head), "rows": [list(row) for row in self.rows]}
-
-    def csv(self) -> str:
+    def cells(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
         """The table as shown."""
-        return _csv(self.head, self.rows)
+        return self.head, self.rows
 
 
 Figure = Lines | Dots
 Item = Figure | Table
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """What was claimed, what was measured, and whether the one bears out the other."""
 
     claim: str
@@ -216,8 +211,7 @@ class Claim:
     verdict: Verdict
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One plain sentence with its number, beside a small picture."""
 
     text: str

@@ -16,9 +16,9 @@ from msgspec import Meta, Struct
 import driftls.paper
 from driftls.environments import ChurningPool, FixedArms, FreshContexts, Pool
 from driftls.errors import DriftlsError, SettingsError
-from driftls.features import Features, UserFeatures, from_header
+from driftls.features import FeatureMap, UserOnly, from_header
 from driftls.policies import DisjointLinUCB, Policy
-from driftls.policies.registry import POLICIES, as_disjoint, make
+from driftls.policies.registry import POLICIES, SETTINGS, as_disjoint, make
 from driftls.study.search import most_runs
 
 __all__ = ["Bandit", "Log", "Plan", "PolicySpec", "Problem", "Range", "Search", "Seeds", "build"]
@@ -143,7 +143,7 @@ class Bandit(Strict, frozen=True):
 class Log(Strict, frozen=True):
     """Days of a log, to be replayed: those on which knobs are tuned, and those that are reported.
 
-    `features` has the kind, such as "Crosses" or "UserFeatures" (one model an article), and its settings; `lines`
+    `features` has the kind, such as "UserArmCrosses" or "UserOnly" (one model an article), and its settings; `lines`
     bounds a replay.
     """
 
@@ -166,7 +166,7 @@ class Log(Strict, frozen=True):
         """The length of an arm."""
         return self.made().dim
 
-    def made(self) -> Features:
+    def made(self) -> FeatureMap:
         """New features, which know no article yet."""
         settings = dict(self.features)
         return from_header({"features": settings.pop("kind", None), **settings})
@@ -201,7 +201,7 @@ class PolicySpec(Strict, frozen=True):
     @property
     def known(self) -> dict[str, type]:
         """The knobs that this policy has, float or int; the paper's policies have kappa alone."""
-        return named.KNOBS.get(self.policy, {"kappa": float})
+        return SETTINGS[self.policy]
 
     def choices(self, knob: str) -> list[float] | Range:
         """What a knob can be: one value, those listed, or a range."""
@@ -359,7 +359,7 @@ def _pick(values: list[float] | Range, share: float) -> float:
 
 
 def build(policy: str, knobs: Knobs, problem: Problem, seed: int) -> Policy | DisjointLinUCB:
-    """The policy of a setting; with `UserFeatures`, one model an article."""
+    """The policy of a setting; with `UserOnly`, one model an article."""
     made = make(policy, problem.dim, seed=seed, **knobs)
-    disjoint = isinstance(problem, Log) and isinstance(problem.made(), UserFeatures)
+    disjoint = isinstance(problem, Log) and isinstance(problem.made(), UserOnly)
     return as_disjoint(made, seed) if disjoint else made

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 NAN = float("nan")
+PARTS = ("choose", "learn", "play")  # what a policy's time is spent on; reading and measuring are not its own
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -75,7 +76,7 @@ def row_of(task: Task, run: Run, *, stage: str, label: str, metrics: Sequence[st
         values={metric: NAN if run.partial else run.last(metric) for metric in metrics},
         points=run.points,
         traces={metric: run.traces.get(metric, []) for metric in metrics},
-        microseconds=NAN if run.partial else 1e6 * (run.seconds["choose"] + run.seconds["learn"]) / run.rounds,
+        microseconds=NAN if run.partial else 1e6 * sum(run.seconds.get(part, 0.0) for part in PARTS) / run.rounds,
         key=task.key,
         day="/".join(Path(task.day).parts[-2:]),
         error=run.settings.get("error", ""),

@@ -1,16 +1,21 @@
-"""Checks for trackers of your own: name it once, and it is tested as ours are.
+"""Checks for trackers, widths and policies of your own: name it once, and it is tested as ours are.
 
 Each list holds functions that take a maker, a function without arguments that builds a new object, and raise
-`AssertionError` where it does not do what every other one does.
+`AssertionError` where it does not do what every other one does. What is made twice must be alike: give it a seed.
+A width is tested in a policy that has it.
 
->>> from driftls.testing import TRACKER_CHECKS
+>>> from driftls.policies import LinUCB
+>>> from driftls.testing import POLICY_CHECKS, TRACKER_CHECKS
 >>> from driftls.trackers import RLS
 >>> for check in TRACKER_CHECKS:
 ...     check(lambda: RLS(dim=4))
+>>> for check in POLICY_CHECKS:
+...     check(lambda: LinUCB(dim=4, seed=0))
 
 With pytest: ``@pytest.mark.parametrize("check", TRACKER_CHECKS)``.
 """
 
+from driftls.testing.policies import POLICY_CHECKS
 from driftls.testing.trackers import TRACKER_CHECKS
 
-__all__ = ["TRACKER_CHECKS"]
+__all__ = ["POLICY_CHECKS", "TRACKER_CHECKS"]

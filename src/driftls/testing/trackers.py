@@ -235,6 +235,15 @@ def resuming_equals_never_having_stopped(make: Make) -> None:
                     same_snapshot(before, stopped.snapshot(), "what its copy learned")
 
 
+def resuming_works_after_many_rows(make: Make) -> None:
+    """Also once everything that grows has grown."""
+    X, y = good_rows(make().dim, 9000)
+    for kind in LAYOUTS:
+        tracker = make().partial_fit(kind(X[:8500]), y[:8500])
+        again = copy_of(tracker).partial_fit(kind(X[8500:]), y[8500:])
+        same_tracker(again, tracker.partial_fit(kind(X[8500:]), y[8500:]), "resumed after 8,500 rows")
+
+
 def the_seed_decides(make: Make) -> None:
     """Equal seeds, equal bits; other seeds, other draws; a fresh one knows nothing."""
     X, y = good_rows(make().dim)
@@ -354,6 +363,7 @@ TRACKER_CHECKS: list[Callable[[Make], None]] = [
     a_refused_call_changes_nothing,
     a_question_changes_nothing,
     resuming_equals_never_having_stopped,
+    resuming_works_after_many_rows,
     the_seed_decides,
     the_history_holds_what_it_says,
     threads_take_turns,

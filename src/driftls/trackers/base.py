@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple, Self
@@ -19,11 +20,16 @@ from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import TRACKER
 from driftls.persistence import Saveable, checked, expect
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule
+from driftls.units import Change, Units
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
 LOOKAHEAD, SPARSE_LOOKAHEAD = 2, 4  # steps; a sparse row is fetched in three stages
 MOST_STEPS = 10_000_000  # a row: as many uniforms are drawn ahead
 NUMBERS = ("max_norm2", "error2", "max_y2", "a", "b", "p", "q")  # of the record, which a file keeps for every tracker
+
+
+# features as they are, and no intercept: what the paper's algorithms are printed for
+RAW: dict[str, Any] = {"scale": False, "intercept": False}
 
 
 class TrackingError(NamedTuple):
@@ -58,7 +64,10 @@ class Tracker(Saveable):
         history: History | None = None,
         seed: Seed = None,
         guard: bool = True,
+        scale: bool = True,
+        intercept: bool = True,
     ) -> None:
+        self.scale, self.intercept = bool(scale), bool(intercept)
         self.dim, self.steps = whole_number(dim, "dim", 1), whole_number(steps, "steps", 0, MOST_STEPS)
         self.step_size: Schedule = as_schedule(step_size, "step_size")
         self.regularisation: Schedule = as_schedule(regularisation, "regularisation")
@@ -71,7 +80,8 @@ class Tracker(Saveable):
         self.lock = threading.RLock()
         self._draws = self._tape(seed)
         self.frame = Frame(TRACKER)
-        self._stage = Stage(self.dim)
+        self._stage = Stage(self.dim, constant=self.intercept)
+        self.units: Units | None = None
         self._state: dict[str, NDArray[Any]] = {}  # made when the first row tells whether rows are dense or sparse
         self._target: Any = None
 
@@ -162,6 +172,9 @@ class Tracker(Saveable):
                     first = frame["done"]
                     self.make_room(self._stage.frame, first, last, block)
                     block = False
+                elif status == kernels.LOOK:
+                    first = frame["done"]
+                    self.look()
                 elif status == kernels.ATTEND:
                     first = frame["done"]
                     self.attend()
@@ -177,32 +190,38 @@ class Tracker(Saveable):
         finally:
             frame["checked"] = 0
 
-    def start(self, sparse: bool) -> None:
-        """The first rows are here: dense or sparse, from now on."""
+    def start(self, sparse: bool, units: Units | None = None) -> None:
+        """The first rows are here: dense or sparse, from now on. `units` are those of a policy with a model an arm."""
         if self.history.dim:
             raise SettingsError("a history serves one tracker. Give each tracker a history of its own.")
-        self.history.open(self.dim, sparse)
+        self.history.open(self.inner, sparse)
         try:
-            self._wire(sparse)
+            self._wire(sparse, units)
         except BaseException:
             self.unstart()
             raise
 
     def unstart(self) -> None:
         """The first rows were refused: the next ones may be of the other kind."""
-        self._state, self.frame, self._stage = {}, Frame(TRACKER), Stage(self.dim)
+        self._state, self.frame, self.units = {}, Frame(TRACKER), None
+        self._stage = Stage(self.dim, constant=self.intercept)
         self.history.unopen()
 
-    def _wire(self, sparse: bool) -> None:
+    def _wire(self, sparse: bool, units: Units | None = None) -> None:
         """Allocate the state and write all addresses and settings into the record."""
         self._stage.start(sparse)
-        coords = np.zeros((self.dim, self.quantities)).T if sparse and self.interleaved else np.zeros((self.quantities, self.dim))
+        if self.scale or self.intercept:
+            own = Units(self.dim, sparse=sparse, scale=self.scale, intercept=self.intercept)
+            self.measure(own if units is None else units)
+            self._owns_units = units is None
+        shape = (self.inner, self.quantities)
+        coords = np.zeros(shape).T if sparse and self.interleaved else np.zeros(shape[::-1])
         self._state = {"coords": coords, **self._allocate()}
         self.frame.set(
             **{"g": coords[0], **dict(zip(("u", "g", "extra"), coords))},  # a scheme without g reads b = 0 times u
             **{name: array for name, array in self._state.items() if name != "coords"},
             **{name: part for name, part in self.parts.items() if part is not None},
-            dim=self.dim,
+            dim=self.inner,
             sparse=sparse,
             stride=(self.quantities if self.interleaved else 1) if sparse else 0,
             history=self.history.frame,
@@ -222,6 +241,27 @@ class Tracker(Saveable):
         )
         self._out(1)
         self._begin()
+
+    @property
+    def inner(self) -> int:
+        """Coordinates that are learned: the features, and the intercept."""
+        return self._stage.inner
+
+    def measure(self, units: Units) -> None:
+        """Measure features by these units, which a policy with one model an arm has for all of them."""
+        self.units = units
+        self._stage.measure(units.frame)
+
+    def look(self, constant: float | None = None) -> None:
+        """Take new units from what was seen, and rewrite what was learned in them."""
+        assert self.units is not None
+        change = self.units.look(constant)
+        if change is not None:
+            self.change_units(change)
+
+    def change_units(self, change: Change) -> None:
+        """Rewrite the state, which is linear in the rows, and the rows held, in new units."""
+        raise AssertionError(f"{type(self).__name__} cannot change its units")
 
     def _out(self, count: int) -> NDArray[np.float64]:
         """Room for so many numbers that a kernel answers with."""
@@ -284,14 +324,26 @@ class Tracker(Saveable):
 
     @property
     def theta(self) -> NDArray[np.float64]:
-        """The present estimate, a fresh array."""
+        """The present estimate of the coefficients, a fresh array; see `intercept_`."""
+        with self.lock:
+            theta = self.coefficients()
+            return theta if self.units is None else self.units.raw(theta)[0]
+
+    @property
+    def intercept_(self) -> float:
+        """What is predicted where all features are 0."""
+        with self.lock:
+            return 0.0 if self.units is None else self.units.raw(self.coefficients())[1]
+
+    def coefficients(self) -> NDArray[np.float64]:
+        """The present estimate in the tracker's own units, with the intercept's last: what `target` is held against."""
         with self.lock:
             if self.sparse is None:
-                return np.zeros(self.dim)
+                return np.zeros(self.inner)
             self.refresh()
-            out = self._out(self.dim)
-            kernels.read_theta(self.frame.address, 0, self.dim)
-            return out[: self.dim].copy()
+            out = self._out(self.inner)
+            kernels.read_theta(self.frame.address, 0, self.inner)
+            return out[: self.inner].copy()
 
     def predict(self, X: Any) -> Any:
         """theta . x for a row (a number) or for each row of a block (a vector), in O(nnz) each."""
@@ -318,12 +370,15 @@ class Tracker(Saveable):
     def tracking_error(self) -> TrackingError:
         """||theta - target.theta||, absolute and relative to ||target.theta||."""
         with self.lock:
-            exact = self.target.theta
-            absolute, size = float(np.linalg.norm(self.theta - exact)), float(np.linalg.norm(exact))
+            exact = self.target.coefficients()
+            absolute, size = float(np.linalg.norm(self.coefficients() - exact)), float(np.linalg.norm(exact))
         return TrackingError(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
 
-    def set_ridge(self, schedule: Schedule) -> None:
-        """From now on lambda_n is another one: where a policy estimates it from the data."""
+    def set_ridge(self, schedule: Schedule, *, rewrite: bool = True) -> None:
+        """From now on lambda_n is another one: where a policy estimates it from the data.
+
+        `rewrite=False` leaves what was found with the old one, where `change_units` follows and finds it anew.
+        """
         with self.lock:
             self.regularisation = schedule
             self.frame.set(**schedules.fields(schedule, "ridge"))
@@ -346,6 +401,9 @@ class Tracker(Saveable):
             if self.sparse is not None:
                 arrays |= {f"state.{name}": np.array(array) for name, array in self._kept_state().items()}
                 arrays |= {f"history.{name}": np.array(array) for name, array in self.history.saved_arrays().items()}
+                if self.units is not None and self._owns_units:
+                    header["units"], kept = self.units.snapshot()
+                    arrays |= {f"units.{name}": array for name, array in kept.items()}
         return header, arrays
 
     def _kept_state(self) -> dict[str, NDArray[Any]]:
@@ -373,18 +431,24 @@ class Tracker(Saveable):
         self._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
         if self._draws.tape.size < self._draws_per_row:
             raise CorruptFileError("fewer draws fit its tape than one row needs. Restore the file from a copy.")
-        sparse = checked(header["sparse"], bool | None)  # type: ignore[arg-type]
+        sparse: Any = checked(header["sparse"], bool | None)  # type: ignore[arg-type]
         if sparse is None:
             return
-        expect(arrays, "state.coords", (self.quantities, self.dim), np.float64)  # before anything of that size is made
+        expect(arrays, "state.coords", (self.quantities, self.inner), np.float64)  # before anything of that size is made
         own = {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith("history.")}
-        self.history.restore(self.dim, sparse, header["history"], own)
+        self.history.restore(self.inner, sparse, header["history"], own)
         self._wire(sparse)
+        if self.units is not None and "units" in header:
+            prefix = "units."
+            kept = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+            self.units.restore(header["units"], kept)
         for name in (*NUMBERS, *self.numbers):
             value = checked(header["numbers"][name], float)
             if not np.isfinite(value):
                 raise CorruptFileError(f"{name} must be a finite number, got {value}. Restore the file from a copy.")
             self.frame[name] = value
+        if self.quantities == 1 and self.frame["b"] != 0.0:  # there is no g that it could multiply
+            raise CorruptFileError("b must be 0 for this tracker. Restore the file from a copy.")
         self._follow_history()
         for name, array in self._kept_state().items():
             kept = expect(arrays, f"state.{name}", array.shape, array.dtype)
@@ -406,13 +470,20 @@ class Tracker(Saveable):
 
     @classmethod
     def _from_settings(cls, settings: dict[str, Any], history: History) -> Self:
-        return cls(**settings, history=None if history.kind == kernels.NOTHING else history)
+        settings |= {"history": None if history.kind == kernels.NOTHING else history}
+        kind: Any = cls
+        while not (kind.__module__.startswith("driftls.") or _takes(kind, settings)):
+            kind = kind.__mro__[1]  # a constructor of a user's own: what it would have passed on is in the settings
+        tracker = cls.__new__(cls)
+        kind.__init__(tracker, **settings)
+        return tracker
 
     def _saved_settings(self) -> dict[str, Any]:
         """What the constructor takes, in the form that a file keeps."""
         settings: dict[str, Any] = {"dim": self.dim, "steps": self.steps, "guard": self.guard}
         settings["step_size"] = schedules.to_header(self.step_size)
         settings["regularisation"] = schedules.to_header(self.regularisation)
+        settings |= {"scale": self.scale, "intercept": self.intercept}
         return settings | self._extra_settings()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -442,6 +513,14 @@ def whole_number(value: Any, name: str, least: int, most: int = 2**31 - 2) -> in
     if isinstance(value, bool) or not (isinstance(value, int | np.integer) and least <= value <= most):
         raise SettingsError(f"{name} must be a whole number of at least {least} and at most {most}, got {value!r}.")
     return int(value)
+
+
+def _takes(kind: Any, settings: dict[str, Any]) -> bool:
+    try:
+        inspect.signature(kind).bind(**settings)
+    except TypeError:
+        return False
+    return True
 
 
 def _revive(kind: type[Tracker], header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Tracker:

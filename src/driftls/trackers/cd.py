@@ -13,7 +13,8 @@ from driftls.kernels import cd
 from driftls.kernels.parts import Part
 from driftls.schedules import ridge
 from driftls.trackers.base import Tracker
-from driftls.trackers.exact import RLS, check_discount, drop, solve
+from driftls.trackers.exact import check_discount, drop, plain, solve
+from driftls.units import Change
 
 
 class CD(Tracker):
@@ -54,15 +55,17 @@ class CD(Tracker):
         steps: int = 4,
         discount: float = 1.0,
         history: History | None = None,
+        scale: bool = True,
+        intercept: bool = True,
     ) -> None:
         regularisation = ridge(1.0) if regularisation is None else regularisation
-        super().__init__(dim, regularisation=regularisation, steps=steps, history=history, seed=0, guard=False)
+        super().__init__(dim, regularisation=regularisation, steps=steps, history=history, seed=0, guard=False, scale=scale, intercept=intercept)
         self.discount = check_discount(discount, self.regularisation, history)
         if isinstance(history, Reservoir):
             raise SettingsError("CD sums over all rows and needs no reservoir. Drop history=.")
 
     def _allocate(self) -> dict[str, NDArray[Any]]:
-        return {"gram": np.zeros((self.dim, self.dim))}
+        return {"gram": np.zeros((self.inner, self.inner))}
 
     def _begin(self) -> None:
         self.frame.set(scale=1.0, discount=self.discount, ridge_now=self.regularisation(1))  # type: ignore[operator]
@@ -77,7 +80,7 @@ class CD(Tracker):
     @property
     def target(self) -> Tracker:
         """RLS from the sums that CD keeps anyway."""
-        target = RLS(self.dim, regularisation=self.regularisation, method="cholesky")
+        target = plain(self.inner, self.regularisation)
         if self.sparse is not None:
             target.set_sums(*self.sums(), self.frame["ridge_now"], len(self))
         return target
@@ -87,11 +90,20 @@ class CD(Tracker):
         with self.lock:
             if self.sparse is None:
                 self.start(False)
-            theta = solve(A + total_ridge * np.eye(self.dim), b)
+            theta = solve(A + total_ridge * np.eye(self.inner), b)
             self._state["gram"][...] = A
             self._state["coords"][...] = theta, b - A @ theta - total_ridge * theta, np.diag(A)
             self.frame.set(scale=1.0, ridge_now=total_ridge)
             self.history.counts["seen"] = n
+
+    def change_units(self, change: Change) -> None:
+        with self.lock:
+            theta, ridge_now = change.theta(self._state["coords"][0].copy()), self.frame["ridge_now"]
+            A, b = change.sums(*self.sums())
+            self._state["gram"][...] = A
+            self._state["coords"][...] = theta, b - A @ theta - ridge_now * theta, np.diag(A)
+            self.frame["scale"] = 1.0
+            self.history.change_units(change)
 
     def attend(self) -> None:
         """A and the residual afresh: what a large row that has left did to the last digits leaves with it."""

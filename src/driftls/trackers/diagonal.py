@@ -15,6 +15,7 @@ from driftls.kernels.parts import Part
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import RLS, check_discount, drop
 from driftls.trackers.sgd import StochasticTracker
+from driftls.units import Change
 
 
 class Diagonal(StochasticTracker):
@@ -44,10 +45,25 @@ class Diagonal(StochasticTracker):
     draws_rows = False
 
     def __init__(
-        self, dim: int, *, regularisation: Any = None, discount: float = 1.0, history: History | None = None
+        self,
+        dim: int,
+        *,
+        regularisation: Any = None,
+        discount: float = 1.0,
+        history: History | None = None,
+        scale: bool = True,
+        intercept: bool = True,
     ) -> None:
         super().__init__(
-            dim, step_size=0.0, regularisation=regularisation, steps=1, history=history, seed=0, guard=False
+            dim,
+            step_size=0.0,
+            regularisation=regularisation,
+            steps=1,
+            history=history,
+            seed=0,
+            guard=False,
+            scale=scale,
+            intercept=intercept,
         )
         self.discount = check_discount(discount, self.regularisation, history)
         if history is not None and history.evicts:
@@ -55,6 +71,14 @@ class Diagonal(StochasticTracker):
 
     def _begin(self) -> None:
         self.frame.set(scale=1.0, discount=self.discount)
+
+    def change_units(self, change: Change) -> None:
+        """theta predicts the same; sums of squares follow the scale, since no rows are kept to sum them up again."""
+        theta, squares = self._state["coords"]
+        factor = np.append(change.scale, change.after / change.before)[: self.inner]
+        theta[:] = change.theta(theta.copy())
+        squares *= factor**2
+        self.history.change_units(change)
 
     @property
     def target(self) -> Tracker:

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import ConditioningWarning, CorruptFileError, SettingsError
+from driftls.errors import ConditioningWarning, CorruptFileError, DivergenceError, SettingsError
 from driftls.history import History, Reservoir
 from driftls.kernels import exact as kernels
 from driftls.kernels.parts import Part
 from driftls.schedules import Power, ridge
 from driftls.trackers.base import Tracker
+from driftls.units import Change
 
 METHODS = ("auto", "sherman-morrison", "cholesky", "inverse")
 LARGEST_DIM = 30_000
@@ -64,9 +65,13 @@ class RLS(Tracker):
         discount: float = 1.0,
         method: str = "auto",
         history: History | None = None,
+        scale: bool = True,
+        intercept: bool = True,
     ) -> None:
         regularisation = ridge(1.0) if regularisation is None else regularisation
-        super().__init__(dim, regularisation=regularisation, steps=0, history=history, seed=0, guard=False)
+        super().__init__(
+            dim, regularisation=regularisation, steps=0, history=history, seed=0, guard=False, scale=scale, intercept=intercept
+        )
         if self.dim > LARGEST_DIM:
             raise SettingsError(
                 f"an exact tracker keeps {self.dim} x {self.dim} numbers, {16 * self.dim**2 / 2**30:.0f} GB. "
@@ -104,9 +109,9 @@ class RLS(Tracker):
         return n * self.regularisation(n)  # type: ignore[operator]
 
     def _allocate(self) -> dict[str, NDArray[Any]]:
-        square = (self.dim, self.dim)
+        square = (self.inner, self.inner)
         inverse = np.zeros(square if self._first_route != kernels.SOLVE else (0, 0))
-        lines = {name: np.zeros(self.dim) for name in ("moment", "gain", "scratch")}
+        lines = {name: np.zeros(self.inner) for name in ("moment", "gain", "scratch")}
         return {**lines, "gram": np.zeros(square), "inverse": inverse}
 
     def _begin(self) -> None:
@@ -116,7 +121,7 @@ class RLS(Tracker):
         if self._first_route == kernels.SHERMAN_MORRISON:
             np.fill_diagonal(self._state["inverse"], 1.0 / total)
         elif self._first_route == kernels.WAITING:
-            self.frame["next_try"] = self.dim
+            self.frame["next_try"] = self.inner
 
     @property
     def route(self) -> str:
@@ -155,10 +160,10 @@ class RLS(Tracker):
         elif asked & kernels.REPAIR:
             frame["refactorised"] += 1
             if not self._refactorise():
-                frame.set(route=kernels.WAITING, left=frame["left"] + 1, next_try=frame["entered"] + self.dim)
+                frame.set(route=kernels.WAITING, left=frame["left"] + 1, next_try=frame["entered"] + self.inner)
                 self._tell()
         elif asked & kernels.TRY:
-            frame["next_try"] = frame["entered"] + self.dim  # O(d^3) every d rows is O(d^2) a row
+            frame["next_try"] = frame["entered"] + self.inner  # O(d^3) every d rows is O(d^2) a row
             self._refactorise()
         if frame["eager"]:
             self._make_ready()
@@ -168,11 +173,21 @@ class RLS(Tracker):
         with self.lock:
             return self._state["inverse"].copy()
 
-    def set_ridge(self, schedule: Any) -> None:
+    def explained(self) -> float:
+        """b . theta: how much of the sum of squared rewards the model accounts for."""
+        with self.lock:
+            return float(self.frame["scale"] * (self._state["moment"] @ self._state["coords"][0]))
+
+    def variances(self) -> NDArray[np.float64]:
+        """The diagonal of (A + ridge I)^-1."""
+        with self.lock:
+            return np.diag(self._state["inverse"]).copy()
+
+    def set_ridge(self, schedule: Any, *, rewrite: bool = True) -> None:
         super().set_ridge(schedule)
         with self.lock:
             self.frame["ridge_now"] = self.total_ridge(1)
-            if self._state.get("inverse", np.empty(0)).size:
+            if self._state.get("inverse", np.empty(0)).size and rewrite:
                 self._invert()
 
     def _refactorise(self) -> bool:
@@ -200,7 +215,7 @@ class RLS(Tracker):
         diagonal = np.diag(matrix)
         units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
         scaled = units[:, None] * matrix * units
-        scaled[np.diag_indices(self.dim)] += LAST_DIGIT
+        scaled[np.diag_indices(self.inner)] += LAST_DIGIT
         inverse = units[:, None] * np.linalg.inv(scaled) * units
         self._state["inverse"][...] = 0.5 * (inverse + inverse.T)
         self._state["coords"][0] = self._state["inverse"] @ moment
@@ -219,11 +234,26 @@ class RLS(Tracker):
             self._state["coords"][0] = solve(*self.sums())
             self._solved_at = len(self)
 
+    def change_units(self, change: Change) -> None:
+        with self.lock:
+            state, frame = self._state, self.frame
+            gram, moment = change.sums(frame["scale"] * state["gram"], frame["scale"] * state["moment"])
+            state["gram"][...], state["moment"][:] = gram, moment
+            frame.set(scale=1.0, asked=0)
+            self.history.change_units(change)
+            self._solved_at = -1
+            if frame["route"] == kernels.SHERMAN_MORRISON and not self._refactorise():
+                frame.set(route=kernels.WAITING, left=frame["left"] + 1, next_try=frame["entered"] + self.inner)
+            elif frame["route"] == kernels.INVERT:
+                self._invert()
+            if frame["eager"]:
+                self._make_ready()
+
     def sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """A + ridge I and b, of all rows."""
         with self.lock:
             matrix = self.frame["scale"] * self._state["gram"]
-            matrix[np.diag_indices(self.dim)] += self.frame["ridge_now"]
+            matrix[np.diag_indices(self.inner)] += self.frame["ridge_now"]
             return matrix, self.frame["scale"] * self._state["moment"]
 
     def _restored(self) -> None:
@@ -238,13 +268,13 @@ class RLS(Tracker):
     @classmethod
     def of_rows(cls, X: Any, y: NDArray[np.float64], total_ridge: float) -> RLS:
         """The exact solution for all these rows at once, by products of blocks."""
-        tracker = RLS(X.shape[1], regularisation=ridge(total_ridge), method="cholesky")
+        tracker = plain(X.shape[1], ridge(total_ridge))
         tracker.add_rows(X, y, total_ridge)
         return tracker
 
     def add_rows(self, X: Any, y: NDArray[np.float64], total_ridge: float) -> None:
         """A += X'X and b += X'y, a slice at a time."""
-        A, b = np.zeros((self.dim, self.dim)), np.zeros(self.dim)
+        A, b = np.zeros((self.inner, self.inner)), np.zeros(self.inner)
         for first in range(0, X.shape[0], 8192):
             piece, targets = X[first : first + 8192].astype(np.float64), y[first : first + 8192]
             product = piece.T @ piece
@@ -285,16 +315,29 @@ class OLS(RLS):
     """
 
     def __init__(
-        self, dim: int, *, discount: float = 1.0, method: str = "auto", history: History | None = None
+        self,
+        dim: int,
+        *,
+        discount: float = 1.0,
+        method: str = "auto",
+        history: History | None = None,
+        intercept: bool = True,
     ) -> None:
         if method == "inverse":
             raise SettingsError(
                 "A_n cannot be inverted in the first rounds of OLS. Use RLS(method='inverse') with a small ridge."
             )
-        super().__init__(dim, regularisation=0.0, discount=discount, method=method, history=history)
+        super().__init__(
+            dim, regularisation=0.0, discount=discount, method=method, history=history, scale=False, intercept=intercept
+        )
 
     def _saved_settings(self) -> dict[str, Any]:
-        return drop(super()._saved_settings(), "regularisation")
+        return drop(super()._saved_settings(), "regularisation", "scale")
+
+
+def plain(dim: int, regularisation: Any) -> RLS:
+    """RLS in the units of its rows, which may have a constant among them already: the target of other trackers."""
+    return RLS(dim, regularisation=regularisation, method="cholesky", scale=False, intercept=False)
 
 
 def drop(settings: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -312,6 +355,8 @@ def solve(matrix: NDArray[np.float64], moment: NDArray[np.float64]) -> NDArray[n
     diagonal = np.diag(matrix)
     units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     scaled, moment = units[:, None] * matrix * units, units * moment
+    if not (np.isfinite(scaled).all() and np.isfinite(moment).all()):
+        raise DivergenceError("sums over rows must be finite, and are not. Learn the rows anew; a file may be damaged.")
     try:
         factor = scipy.linalg.cho_factor(scaled, lower=True)
         if np.diag(factor[0]).min() ** 2 > SINGULAR:

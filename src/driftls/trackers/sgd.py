@@ -16,7 +16,8 @@ from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import Normalised, ridge
 from driftls.trackers.base import MOST_STEPS, Tracker, whole_number
-from driftls.trackers.exact import RLS
+from driftls.trackers.exact import RLS, plain
+from driftls.units import Change
 
 STEPS = 8  # more steps track closer, at a cost in proportion
 AVERAGING = {None: gd.LAST, "polyak": gd.POLYAK, "tail": gd.TAIL}
@@ -38,7 +39,7 @@ class StochasticTracker(Tracker):
                 "this tracker keeps no rows, so its target cannot be found. Build it with history=Growing()."
             )
         if n == 0:
-            return RLS(self.dim, regularisation=self.regularisation, method="cholesky")
+            return plain(self.inner, self.regularisation)
         with self.lock:
             held = len(history)
             total = held * self.regularisation(held if history.kind == WINDOW else n)  # type: ignore[operator]
@@ -49,10 +50,30 @@ class StochasticTracker(Tracker):
             target: RLS = self._target
         return target
 
+    def change_units(self, change: Change) -> None:
+        """theta predicts the same as before; gradients are summed up afresh from the rows held."""
+        theta = change.theta(self.coefficients())
+        self.history.change_units(change)
+        self._target = None
+        X, y = self.history.matrix()
+        self._move_to(theta, X, y, change)
+        if len(y):
+            squares = np.einsum("ij,ij->i", X, X) if isinstance(X, np.ndarray) else np.asarray(X.multiply(X).sum(axis=1))
+            self.frame.set(max_norm2=float(squares.max()), max_y2=float(np.square(y).max()))
+
+    def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
+        """Stand at theta, over these rows, whose units have changed."""
+        raise NotImplementedError
+
+    def explained(self) -> float:
+        """b . theta: how much of the sum of squared rewards the model accounts for, from the rows held."""
+        X, y = self.history.matrix()
+        return float(y @ (X @ self.coefficients())) * (len(self) / len(y)) if len(y) else 0.0
+
     def _sum_gradients(self, residual: NDArray[np.float64]) -> None:
         """g = sum_i residual_i x_i afresh: what a large row that has left did to the last digits leaves with it."""
         X, _ = self.history.matrix()
-        theta, frame = self.theta, self.frame
+        theta, frame = self.coefficients(), self.frame
         self._state["coords"][:2] = theta, X.T @ residual
         frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
 
@@ -105,6 +126,8 @@ class GD(StochasticTracker):
         history: History | None = None,
         seed: Seed = None,
         guard: bool = True,
+        scale: bool = True,
+        intercept: bool = True,
     ) -> None:
         if averaging == "default":
             averaging = None if newest else "tail"
@@ -123,6 +146,8 @@ class GD(StochasticTracker):
             history=history if newest or history is not None else Growing(),
             seed=0 if newest else seed,
             guard=guard,
+            scale=scale,
+            intercept=intercept,
         )
 
     @property
@@ -135,6 +160,15 @@ class GD(StochasticTracker):
 
     def _begin(self) -> None:
         self.frame.set(averaging=AVERAGING[self.averaging], normalise=self.newest)
+
+    def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
+        frame, coords = self.frame, self._state["coords"]
+        last = change.theta(frame["p"] * coords[0])
+        coords[0] = last
+        if self.averaging is not None:  # the weighted sum of iterates is g + r u: theta is their mean
+            coords[1] = frame["weight"] * theta
+            frame["r"] = 0.0
+        frame.set(p=1.0, **({} if self.averaging is not None else {"a": 1.0}))
 
     def _extra_settings(self) -> dict[str, Any]:
         return {"averaging": self.averaging, "newest": self.newest}
@@ -176,6 +210,8 @@ class SVRG(StochasticTracker):
         history: History | None = None,
         seed: Seed = None,
         guard: bool = True,
+        scale: bool = True,
+        intercept: bool = True,
     ) -> None:
         if anchor not in ("refreshed", "average"):
             raise SettingsError(f"anchor must be 'refreshed' or 'average', got {anchor!r}.")
@@ -190,6 +226,8 @@ class SVRG(StochasticTracker):
             history=Growing() if history is None else history,
             seed=seed,
             guard=guard,
+            scale=scale,
+            intercept=intercept,
         )
 
     @property
@@ -207,7 +245,7 @@ class SVRG(StochasticTracker):
     def _allocate(self) -> dict[str, NDArray[Any]]:
         if self.anchor != "average":
             return {}
-        return {"moment": np.zeros(self.dim), "gram": np.zeros((self.dim, self.dim))}
+        return {"moment": np.zeros(self.inner), "gram": np.zeros((self.inner, self.inner))}
 
     def _begin(self) -> None:
         if self.anchor != "average":  # the anchor 0 counts as refreshed before the first row
@@ -222,6 +260,16 @@ class SVRG(StochasticTracker):
             self.frame["forgotten"] = 0
         else:
             self._sum_gradients(X @ self._state["coords"][2] - y)
+
+    def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
+        coords = self._state["coords"]
+        if self.anchor == "average":
+            coords[0], coords[1] = theta, change.theta(coords[1].copy())
+            self.attend()
+        else:
+            coords[2] = change.theta(coords[2].copy())
+            coords[:2] = theta, X.T @ (X @ coords[2] - y)
+            self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
 
     def _extra_settings(self) -> dict[str, Any]:
         return {"anchor": self.anchor, "every": self.every}
@@ -243,6 +291,8 @@ class _TableTracker(StochasticTracker):
         history: History | None = None,
         seed: Seed = None,
         guard: bool = True,
+        scale: bool = True,
+        intercept: bool = True,
     ) -> None:
         super().__init__(
             dim,
@@ -252,6 +302,8 @@ class _TableTracker(StochasticTracker):
             history=Growing() if history is None else history,
             seed=seed,
             guard=guard,
+            scale=scale,
+            intercept=intercept,
         )
 
     def _allocate(self) -> dict[str, NDArray[Any]]:
@@ -259,6 +311,12 @@ class _TableTracker(StochasticTracker):
 
     def attend(self) -> None:
         self._sum_gradients(self._state["residual"][: len(self.history)])
+
+    def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
+        residual = X @ theta - y
+        self._state["residual"][: len(y)] = residual
+        self._state["coords"][:2] = theta, X.T @ residual
+        self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
 
     def stand_at(
         self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], n: int, max_norm2: float, max_y2: float

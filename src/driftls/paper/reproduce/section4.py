@@ -11,7 +11,7 @@ from driftls.paper.reproduce.show import of, slope, told
 from driftls.paper.reproduce.work import Job, Options
 from driftls.report import Claim, Line, Lines, Section, Table
 from driftls.schedules import Power, ridge
-from driftls.trackers import GD
+from driftls.trackers import GD, RAW
 
 TITLE = "Section 4: what adaptive regularisation costs"
 DIM = 8
@@ -49,7 +49,7 @@ def terms(case: str, rows: int, seed: int) -> dict[str, Any]:
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     y = X @ np.full(DIM, DIM**-0.5) + rng.uniform(-1.0, 1.0, rows)
     _, step, lam = CASES[case]
-    tracker = GD(DIM, step_size=step, regularisation=lam, averaging=None, steps=1, seed=rng)
+    tracker = GD(DIM, step_size=step, regularisation=lam, averaging=None, steps=1, seed=rng, **RAW)
     thetas = np.zeros((rows + 1, DIM))
     for n in range(rows):
         tracker.update(X[n], y[n])
@@ -80,7 +80,7 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
             "holds" if start["discussed"] < start["constant"] else "fails",
         ),
         Claim(
-            "Then only a constant bounds the error that the drift makes.",
+            "With that λₙ the solution drifts, and only a constant bounds the error that this makes.",
             f"The drift's part is {told(ends['discussed']['drift'])}, and falls with a slope of {told(falls)}.",
             "holds" if fall > -0.1 else "in part" if fall > -0.5 else "fails",
         ),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from driftls.report import Line, number, plus_minus
+from driftls.report import Line, plus_minus
 from driftls.run import interval
 
 __all__ = ["Ratio", "colour", "lines", "of", "ratio", "share", "slope", "told"]
@@ -28,7 +29,11 @@ class Ratio(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        value, low, high = (number(float(f"{each:.2g}")) for each in self)
+        half = 0.5 * (self.high - self.low)
+        places = -math.floor(math.log10(half)) if half > 0.0 else 2
+        small = 1 - math.floor(math.log10(abs(self.value))) if 0.0 < abs(self.value) < 1.0 else 0
+        places = min(max(0, places, small), 4)
+        value, low, high = (f"{each:,.{places}f}" for each in self)
         return f"{value} ({low} to {high})"
 
 
@@ -36,7 +41,7 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
     """The ratio of the medians of repeated times, with a 95% interval by bootstrap.
 
     >>> print(ratio([4.0, 4.2, 4.1], [2.0, 2.1, 2.0]))
-    2 (1.9 to 2.1)
+    2.05 (1.90 to 2.10)
     """
     rng = np.random.default_rng(0)
     draws = [np.median(rng.choice(np.asarray(each), (4000, len(each))), axis=1) for each in (above, below)]

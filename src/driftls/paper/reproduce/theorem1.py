@@ -11,7 +11,7 @@ from driftls.paper.reproduce.show import Ratio, of, slope
 from driftls.paper.reproduce.work import Job, Options
 from driftls.report import Claim, Finding, Item, Line, Lines, Section, Table, number
 from driftls.schedules import Power
-from driftls.trackers import GD
+from driftls.trackers import GD, RAW
 
 TITLE = "Theorem 1: the error of fOLS-GD"
 DELTA = 0.05
@@ -55,7 +55,7 @@ def errors(dim: int, product: float, rows: int, runs: int, seed: int) -> dict[st
     found: list[list[float]] = []
     for child in rng.spawn(runs):
         y = X @ np.full(dim, dim**-0.5) + child.choice([-1.0, 1.0], rows)
-        tracker = GD(dim, step_size=step, regularisation=0.0, averaging=average, steps=1, seed=child)
+        tracker = GD(dim, step_size=step, regularisation=0.0, averaging=average, steps=1, seed=child, **RAW)
         found.append([])
         for first, last in zip([0, *points], points):
             tracker.partial_fit(X[first:last], y[first:last])

@@ -14,7 +14,7 @@ from driftls.paper.reproduce.show import lines, told
 from driftls.paper.reproduce.work import Job, Options
 from driftls.report import Claim, Finding, Lines, Mark, Section, Table, plus_minus
 from driftls.run import interval
-from driftls.trackers import CD, SAGA
+from driftls.trackers import CD, RAW, SAGA
 
 TITLE = "Tracking error"
 DIM = 136
@@ -23,8 +23,8 @@ SCHEMES: dict[str, Any] = {
     "fRLS-GD": paper.frls_gd,
     "fRLS-SVRG": paper.frls_svrg,
     "fRLS-SAG": paper.frls_sag,
-    "SAGA": SAGA,
-    "CD": lambda dim, *, seed: CD(dim),
+    "SAGA": lambda dim, *, seed: SAGA(dim, seed=seed, **RAW),
+    "CD": lambda dim, *, seed: CD(dim, **RAW),
 }
 PAPER = list(SCHEMES)[:3]
 GOOD = 0.2

@@ -1,0 +1,89 @@
+"""Features in units of their own spread: rows are noted as they come, and standardised before anything is learned of them.
+
+A dense feature is measured from its mean, x' = (x - m) w; a sparse one from 0, x' = x w, so that rows stay sparse. The
+intercept of a model is a last feature, which is always `constant`. m and w are frozen between two looks, which Python
+takes; a feature that was never seen gets its unit from its first value, which changes nothing that was learned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from driftls.kernels.parts import indices, inner, integers, reals, rows_at, units
+from driftls.kernels.rows import row
+
+JUMP = 9.0  # a square that is so much larger than the mean square at the last look asks for another
+
+
+@inner
+def note_one(u: Any, j: int, x: float) -> None:
+    """Feature j has this value in a row"""
+    if x == 0.0:
+        return
+    count, squares, sums, unit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.unit)
+    if count[j] == 0.0:
+        unit[j] = 1.0 / abs(x)
+        reals(u.limit)[j] = JUMP * x * x
+    count[j] += 1.0
+    squares[j] += x * x
+    sums[j] += x
+    if x * x > reals(u.limit)[j]:
+        u.asked = 1
+
+
+@inner
+def note(u: Any, rows: Any, i: int) -> None:
+    """Count row i among those that were seen"""
+    x, at, n = row(rows, i)
+    for p in range(n):
+        j = p if rows.sparse == 0 else at[p]
+        if j != u.dim:
+            note_one(u, j, x[p])
+    u.n += 1.0
+    if u.n >= u.next_look:
+        u.asked = 1
+
+
+@inner
+def note_reward(u: Any, y: float) -> None:
+    """Rewards are measured from their mean; the first one is the first guess of it"""
+    if u.rewards == 0.0 and u.intercept != 0:
+        u.offset = y
+    u.rewards += 1.0
+    u.reward_sum += y
+    u.reward_squares += y * y
+
+
+@inner
+def scale(u: Any, rows: Any, i: int) -> None:
+    """Standardise row i, in place"""
+    x, at, n = row(rows, i)
+    unit, mean = reals(u.unit), reals(u.mean)
+    if rows.sparse == 0:
+        for p in range(u.dim):
+            x[p] = (x[p] - mean[p]) * unit[p]
+        if n > u.dim:
+            x[u.dim] = u.constant
+    else:
+        for p in range(n):
+            x[p] = u.constant if at[p] == u.dim else x[p] * unit[at[p]]
+
+
+@inner
+def scaled(rows: Any, i: int, n: int) -> Any:
+    """Rows i ... i + n - 1 in a place of their own, standardised; the caller's stay as they are"""
+    out, u = rows_at(rows.scratch), units(rows.units)
+    to, used = reals(out.values), 0
+    for k in range(n):
+        x, at, length = row(rows, i + k)
+        for p in range(length):
+            to[used + p] = x[p]
+        if rows.sparse != 0:
+            features = indices(out.indices)
+            for p in range(length):
+                features[used + p] = at[p]
+            integers(out.start)[k], integers(out.stop)[k] = used, used + length
+        reals(out.y)[k] = reals(rows.y)[i + k] - u.offset
+        used += length
+        scale(u, out, k)
+    return out

@@ -1,0 +1,85 @@
+"""Crossed arms on their way to a kernel: a user's features once, and where each arm has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from driftls.features.crossed import CrossedArms
+from driftls.inputs import Stage, as_rows
+from driftls.kernels.parts import Frame
+from driftls.kernels.records import ROWS
+from driftls.kernels.score import crossed_score
+from driftls.policies.tables import ScoreTable, kind_of
+from driftls.trackers import Tracker
+from driftls.widths import Width
+
+TABLE_FROM = 8  # choices with the same blocks in a row
+
+
+class CrossedStage:
+    """What a policy needs for crossed arms, if its tracker and width `can` do without a row for each of them."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.table = ScoreTable(frame)
+        self.on = False  # whether the rows of the stage are those of users, not of arms
+        self._frame, self._kind = frame, 0
+        self._single, self._room = Frame(ROWS), 0
+        self._pool: Any = None
+        self._repeats = 0
+
+    def open(self, tracker: Tracker, width: Width) -> None:
+        """The tracker and width are known."""
+        if tracker.sparse and tracker.units is None and tracker.frame["stride"]:
+            self._kind = kind_of(width, True, True)
+        if self._kind:
+            self._single.set(sparse=1, dim=tracker.dim, count=1)
+            self._single.set(start=np.zeros(1, np.int64), stop=np.zeros(1, np.int64), y=np.zeros(1))
+            self._have_room(64)
+            self._frame.set(single=self._single, crossed_score=crossed_score)
+
+    @property
+    def can(self) -> bool:
+        """Whether crossed arms need not be written out."""
+        return self._kind != 0
+
+    @property
+    def single(self) -> Frame:
+        """The row of the arm that was chosen, written out."""
+        return self._single
+
+    def _have_room(self, entries: int) -> None:
+        if self._room < entries:
+            self._room = entries
+            self._single.set(values=np.zeros(entries), indices=np.zeros(entries, np.int32), room=entries)
+
+    def take(self, arms: CrossedArms, stage: Stage) -> None:
+        """Stage the users of these arms, and where the arms' blocks begin."""
+        self.on = True
+        users, blocks = arms.row, arms.blocks
+        stage.lines(users.shape[0] * blocks.size)  # a reward for each arm
+        stage.take(as_rows(users, users.dim, "a user"))
+        self._have_room(2 * stage.values.size)
+        pool = (blocks.tobytes(), users.dim, arms.shared)
+        if pool == self._pool:
+            stage.frame["arms"] = blocks.size
+            self._repeats += 1
+            if self._repeats == TABLE_FROM:
+                self.fill(arms, stage)
+            return
+        self._pool, self._repeats = pool, 1
+        shifts = users.dim * (blocks + arms.shared)
+        stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=users.dim)
+        self.table.drop()
+
+    def fill(self, arms: CrossedArms, stage: Stage) -> None:
+        """Have these arms in the table."""
+        self.table.fill(self._kind, arms.row.dim, arms.blocks.size, stage.values.size)
+
+    def leave(self, stage: Stage) -> None:
+        """The rows that come now are those of arms."""
+        if self.on:
+            self.on, self._pool = False, None
+            stage.frame["arms"] = 0
+            self.table.drop()

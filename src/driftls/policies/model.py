@@ -1,0 +1,15 @@
+"""A model: a tracker, and what its width keeps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from driftls.trackers import Tracker
+from driftls.widths import WidthState
+
+
+class Model(NamedTuple):
+    """A tracker and the state of its width."""
+
+    tracker: Tracker
+    width: WidthState

@@ -1,0 +1,146 @@
+"""Units of features: every model measures a feature in units of its own spread and has an intercept of its own.
+
+So rescaling a feature, or the rewards by a positive affine map, changes no decision, and there is nothing to set. Over
+the rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j are its sums of squares and of values:
+
+    dense rows:  m_j = F_j/n,  v_j = S_j/N_j - m_j^2 n/(n + 1),  x' = (x - m)/sqrt(v)
+    sparse rows: m_j = 0,      v_j = S_j/N_j,                    x' = x/sqrt(v)
+
+A dense feature whose spread is below a thousandth of its size counts as constant. m and v are frozen between two
+*looks*, which come when n has grown by a quarter or a feature is suddenly three times as large as it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls.errors import CorruptFileError
+from driftls.kernels.parts import Frame
+from driftls.kernels.records import UNITS
+from driftls.kernels.units import JUMP
+from driftls.persistence import checked, expect
+
+Vector = NDArray[np.float64]
+GROWTH = 1.25
+CONSTANT = 1e-6  # of the mean square: less spread is none
+ENOUGH = 0.02  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
+NUMBERS = ("n", "next_look", "constant", "offset", "rewards", "reward_sum", "reward_squares")
+ARRAYS = ("count", "squares", "sums", "mean", "unit", "limit")
+
+
+class Change(NamedTuple):
+    """New units from old ones: x'_new = scale x'_old + shift, constant_new = constant_old ratio, y'_new = y'_old - offset."""
+
+    scale: Vector
+    shift: Vector
+    before: float  # the constant's old and new value
+    after: float
+    offset: float
+
+    def rows(self, X: Vector) -> Vector:
+        """Standardised rows (with the constant last, where there is one), in the new units."""
+        out = np.empty_like(X)
+        dim = self.scale.size
+        out[:, :dim] = X[:, :dim] * self.scale + self.shift
+        out[:, dim:] = self.after
+        return out
+
+    def sums(self, A: Vector, b: Vector) -> tuple[Vector, Vector]:
+        """sum z z' and sum y z over such rows, in the new units."""
+        dim = self.scale.size
+        if A.shape[0] == dim:  # no intercept: features are not centred
+            return A * np.outer(self.scale, self.scale), b * self.scale
+        T = np.zeros_like(A)
+        T[np.arange(dim), np.arange(dim)] = self.scale
+        T[:dim, dim] = self.shift / self.before
+        T[dim, dim] = self.after / self.before
+        return T @ A @ T.T, T @ (b - (self.offset / self.before) * A[:, dim])
+
+    def theta(self, theta: Vector) -> Vector:
+        """The coefficients that predict the same."""
+        dim = self.scale.size
+        out = theta / np.append(self.scale, np.ones(theta.size - dim))
+        if theta.size > dim:
+            out[dim] = (theta[dim] * self.before - out[:dim] @ self.shift - self.offset) / self.after
+        return out
+
+
+class Units:
+    """Units of `dim` features, for dense or sparse rows, as seen so far."""
+
+    def __init__(self, dim: int, *, sparse: bool, intercept: bool, scale: bool) -> None:
+        self.dim, self.sparse, self.intercept, self.scale = dim, sparse, intercept, scale
+        self.arrays = {name: np.zeros(dim) for name in ARRAYS}
+        self.arrays["unit"][:] = 1.0
+        self.frame = Frame(UNITS)
+        self.frame.set(**self.arrays, dim=dim, next_look=1.0, constant=1.0)
+        self.frame.set(intercept=intercept, centred=intercept and not sparse)
+        if not scale:
+            self.arrays["limit"][:] = np.inf
+            self.arrays["count"][:] = 1.0  # nothing is ever seen for the first time
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is time for a look."""
+        return bool(self.frame["asked"])
+
+    def look(self, constant: float | None = None, *, force: bool = False) -> Change | None:
+        """New units from all that was seen; None where they are hardly others than the old ones (unless forced)."""
+        frame, arrays = self.frame, self.arrays
+        n, count = frame["n"], arrays["count"]
+        frame.set(asked=0, next_look=max(n + 1.0, np.ceil(GROWTH * n)))
+        seen = (count > 0.0) & self.scale
+        square = np.divide(arrays["squares"], count, out=np.ones(self.dim), where=seen)
+        mean, spread = arrays["mean"].copy(), square.copy()
+        if frame["centred"]:
+            if n > 0.0:
+                mean = arrays["sums"] / n if self.scale else mean
+                spread = square - mean**2 * (n / (n + 1.0))
+            spread = np.where(spread > CONSTANT * square, spread, square)
+        unit = np.where(seen, 1.0 / np.sqrt(spread), arrays["unit"])
+        if self.scale:
+            arrays["limit"][seen] = JUMP * square[seen]
+        offset = frame["reward_sum"] / frame["rewards"] if frame["rewards"] and self.intercept else frame["offset"]
+        before = frame["constant"]
+        after = before if constant is None else constant
+        change = Change(unit / arrays["unit"], (arrays["mean"] - mean) * unit, before, after, offset - frame["offset"])
+        if n > 64.0 and not force and self._small(change):
+            return None
+        arrays["unit"][:], arrays["mean"][:] = unit, mean
+        frame.set(constant=after, offset=offset)
+        return change
+
+    def _small(self, change: Change) -> bool:
+        moved = max(np.abs(change.scale - 1.0).max(), np.abs(change.shift).max(), abs(change.after / change.before - 1.0))
+        return bool(moved < ENOUGH)
+
+    @property
+    def reward_variation(self) -> float:
+        """The sum of squares of the rewards around their mean; 0 while no two of them differ."""
+        n, total, squares = (self.frame[name] for name in ("rewards", "reward_sum", "reward_squares"))
+        left = squares - total * total / n if n else 0.0
+        return float(left) if left > 1e-12 * squares else 0.0
+
+    def raw(self, theta: Vector) -> tuple[Vector, float]:
+        """Coefficients and intercept in the caller's own units."""
+        coefficients = theta[: self.dim] * self.arrays["unit"]
+        constant = theta[self.dim] * self.frame["constant"] if theta.size > self.dim else 0.0
+        return coefficients, float(self.frame["offset"] + constant - coefficients @ self.arrays["mean"])
+
+    def snapshot(self) -> tuple[dict[str, float], dict[str, Vector]]:
+        """Numbers and arrays, for a file."""
+        return {name: self.frame[name] for name in NUMBERS}, {name: array.copy() for name, array in self.arrays.items()}
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """What `snapshot` wrote down."""
+        found = {name: expect(arrays, name, (self.dim,), np.float64) for name in ARRAYS}
+        kept = {name: checked(numbers.get(name), float) for name in NUMBERS}
+        good = kept["constant"] > 0.0 and (found["unit"] > 0.0).all() and not np.isnan(list(kept.values())).any()
+        if not good or not all(np.isfinite(array).all() for name, array in found.items() if name != "limit"):
+            raise CorruptFileError("the units of features are not as they can be. Restore the file from a copy.")
+        for name, array in found.items():
+            self.arrays[name][:] = array
+        self.frame.set(**kept)

@@ -1,0 +1,38 @@
+"""The policies that every check is run over."""
+
+from __future__ import annotations
+
+from driftls import paper
+from driftls.history import Growing
+from driftls.policies import DisjointLinUCB, EnsembleTS, Greedy, LinTS, LinUCB, Random, SharedPolicy
+from driftls.trackers import CD, RLS, SAGA
+from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
+
+DIM = 6
+
+
+def saga(seed=1):
+    return SAGA(DIM, steps=2, history=Growing(), seed=seed)
+
+
+# By name: a maker that takes epsilon. Two that it makes are alike.
+CASES = {
+    "LinUCB": lambda **k: LinUCB(DIM, seed=1, **k),
+    "RLS + exact": lambda **k: LinUCB(tracker=RLS(DIM), width=ExactWidth(), seed=1, **k),
+    "SAGA + exact": lambda **k: LinUCB(tracker=saga(), width=ExactWidth(), seed=1, **k),
+    "CD + phi-CD": lambda **k: LinUCB(tracker=CD(DIM), width=PhiWidth(method="cd"), seed=1, **k),
+    "SAGA + phi": lambda **k: LinUCB(tracker=saga(), width=PhiWidth(2), seed=1, **k),
+    "SAGA + diagonal": lambda **k: SharedPolicy(saga(), DiagonalWidth(), seed=1, **k),
+    "fLinUCB-GD": lambda **k: SharedPolicy(
+        paper.frls_gd(DIM, seed=1), PhiWidth(method="printed"), kappa=0.5, seed=1, **k
+    ),
+    "LinTS": lambda **k: LinTS(DIM, seed=1, **k),
+    "EnsembleTS": lambda **k: EnsembleTS(DIM, members=8, seed=1, **k),
+    "Greedy": lambda **k: Greedy(RLS(DIM), seed=1, **k),
+    "Random": lambda **k: Random(DIM, seed=1),
+    "one exact model an arm": lambda **k: DisjointLinUCB(DIM, seed=1, **k),
+    "one SAGA an arm": lambda **k: DisjointLinUCB(DIM, tracker=saga(), width=DiagonalWidth(), seed=1, **k),
+    "one phi an arm": lambda **k: DisjointLinUCB(DIM, tracker=saga(), width=PhiWidth(2), seed=1, **k),
+    "one sample an arm": lambda **k: DisjointLinUCB(DIM, tracker=RLS(DIM), width=SampleWidth(), seed=1, **k),
+    "one greedy model an arm": lambda **k: DisjointLinUCB(DIM, tracker=CD(DIM), width=NoWidth(), seed=1, **k),
+}
