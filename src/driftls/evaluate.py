@@ -106,8 +106,8 @@ def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1, points: Ite
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((500, 3))
     >>> found = evaluate(RLS(dim=3), X, X @ [1.0, -2.0, 0.5] + 0.1 * rng.standard_normal(500))
-    >>> round(found.r2, 2), found.rows
-    (0.98, 500)
+    >>> found.r2 > 0.97, found.rows
+    (True, 500)
     """
     if block < 1:
         raise SettingsError(f"block must be at least 1 row, got {block}.")

@@ -20,8 +20,7 @@ from driftls.logs import SyntheticDay, read
 from driftls.logs.events import Block, Floats, Ints
 from driftls.logs.log import Log
 from driftls.logs.shown import Logging, Showing
-from driftls.policies import Policy
-from driftls.replay.arms import arms_of, choices, features_for
+from driftls.replay.arms import arms_of, features_for
 from driftls.schedules import ridge as total_ridge
 from driftls.trackers import RAW, RLS, SAGA, Tracker
 
@@ -159,11 +158,6 @@ class Fixed:
 
     def block_probabilities(self, features: FeatureMap, block: Block) -> Floats:
         """How likely each candidate of each line is to be shown, line after line."""
-        policy = self._policy
-        if isinstance(policy, Policy) and policy.epsilon == 0.0 and not policy.width.samples:
-            sure = np.zeros(block.truth_start[-1])  # its choices say all, and come in compiled loops
-            sure[block.truth_start[:-1] + choices(policy, features, block)] = 1.0
-            return sure
         asked = (arms_of(features, event) for event in block)
         return np.concatenate([self.probabilities(arms, **ids) for arms, ids in asked])
 

@@ -12,7 +12,7 @@ from driftls.errors import DimensionError, SettingsError
 from driftls.features import FeatureMap, OuterProduct, UserArmCrosses, UserOnly
 from driftls.logs.events import Block, Event
 
-__all__ = ["arms_of", "choices", "features_for", "play", "runs_of"]
+__all__ = ["arms_of", "features_for", "play", "runs_of"]
 
 
 def features_for(name: str, policy: Any, features: FeatureMap | None, first: Block) -> FeatureMap:
@@ -63,16 +63,6 @@ def arms_of_run(features: FeatureMap, block: Block) -> Any:
 
 def ids_of_run(block: Block) -> NDArray[np.int64]:
     return block.pool_ids[block.pool_start[block.pool[0]] : block.pool_start[block.pool[0] + 1]]
-
-
-def choices(policy: Any, features: FeatureMap, block: Block) -> NDArray[np.int64]:
-    """What a policy chooses on every line of a block, without learning any."""
-    return np.concatenate(
-        [
-            play(policy, arms_of_run(features, part), None, None, ids_of_run(part), len(part))
-            for part in (block.part(begin, end) for begin, end in runs_of(features, block))
-        ]
-    )
 
 
 def play(policy: Any, arms: Any, rewards: Any, shown: Any, ids: Any, rounds: int) -> NDArray[np.int64]:

@@ -70,6 +70,7 @@ class Replay:
     Examples
     --------
     >>> from driftls.logs import synthetic_day
+    >>> from driftls.policies import DisjointLinUCB
     >>> blocks = synthetic_day(lines=300, seed=1).blocks(100)
     >>> first = next(blocks)
     >>> under_way = Replay({"mine": DisjointLinUCB(136, seed=0)}, first)
