@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.draws import Seed
+from driftls.draws import Seed, generator_of
 from driftls.errors import CorruptFileError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.inputs import Stage, as_rows
@@ -89,7 +89,7 @@ class DisjointLinUCB(Policy):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
         if isinstance(tracker.history, Mapped):
             raise SettingsError("every arm has a history of its own, and a Mapped folder serves one. Use Growing().")
-        self._seeds = np.random.default_rng(seed)
+        self._seeds = generator_of(seed)
         own = self._seeds.spawn(1)[0]
         width = DiagonalWidth() if width is None else width
         super().__init__(dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own)
