@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 import naive
 from driftls import ridge
-from driftls.errors import ConditioningWarning, InputError
 from driftls.environments import FixedArms, FreshContexts
+from driftls.errors import ConditioningWarning, InputError
 from driftls.inputs import Rows
 from driftls.policies import Greedy, LinUCB, SharedPolicy
 from driftls.simulate import simulate

@@ -217,3 +217,16 @@ def test_ids_in_any_form_and_order_are_the_same_models():
         one.learn(x, 0.1 * n, arm=k, ids=names)
         two.learn(x, 0.1 * n, arm=k, ids=form)
     same_policy(one, two, "ids in other forms")
+
+
+def test_who_goes_next_does_not_depend_on_a_file_in_between():
+    """A pool of old and new arms that goes on after loading."""
+    straight, stopped = disjoint(most_arms=6), disjoint(most_arms=6)
+    for policy in (straight, stopped):
+        policy.choose(np.ones(DIM), ids=["a", "b", "c"])
+        policy.choose(np.ones(DIM), ids=["x", "a", "y", "b"])
+    stopped = copy.deepcopy(stopped)
+    for policy in (straight, stopped):
+        policy.choose(np.ones(DIM), ids=["x", "a", "y", "b"])
+        policy.choose(np.ones(DIM), ids=["new", "c", "newer", "x"])
+    assert straight.ids == stopped.ids

@@ -32,9 +32,9 @@ def test_settings_by_name_reach_their_part(name):
 
 
 def test_an_unknown_name_or_setting_is_refused_with_the_list():
-    with pytest.raises(SettingsError, match="a policy must be one of flinucb-saga, flinucb-cd, linucb-auto.*'linucbb'"):
+    with pytest.raises(SettingsError, match=r"must be one of flinucb-saga, flinucb-cd, linucb-auto.*'linucbb'"):
         registry.make("linucbb", 3)
-    with pytest.raises(SettingsError, match="random has no setting 'ridge'. It has: none"):
+    with pytest.raises(SettingsError, match="random has no setting 'ridge'"):
         registry.make("random", 3, ridge=1.0)
     with pytest.raises(SettingsError, match="there is a policy of the name 'lints' already"):
         registry.register("lints", lambda dim, kappa, seed: None)

@@ -325,6 +325,7 @@ class DisjointLinUCB(Policy):
             if name not in self._index.slot_of:
                 model = self._fresh_model()  # first: it may fail
                 self._put_model(self._index.open(name), model)
+        self._index.offer(names)  # in the order of the pool, whichever of them were new
         self._slots[: len(names)] = [self._index.slot_of[name] for name in names]
         self._pool, self._positions = list(names), {name: k for k, name in enumerate(names)}
 
