@@ -168,11 +168,11 @@ def compiled(cache):
 FIRST_ROWS = """
 import numpy as np, scipy.sparse as sp
 from driftls.policies import DisjointLinUCB, LinUCB
-from driftls.trackers import SAGA
+from driftls.trackers import RAW, SAGA
 
 X = np.random.default_rng(0).normal(size=(20, 4))
 for rows in (X, sp.csr_array(X)):
-    SAGA(4, seed=0).partial_fit(rows, X[:, 0]).predict(rows)
+    SAGA(4, seed=0, **RAW).partial_fit(rows, X[:, 0]).predict(rows)
     policy, each = LinUCB(4), DisjointLinUCB(4)
     for _ in range(3):
         policy.learn(rows, 1.0, arm=policy.choose(rows))
