@@ -251,7 +251,7 @@ CASES = [
     ),
     Case(
         "OLS",
-        lambda **k: OLS(DIM, **k, intercept=False),
+        lambda **k: OLS(DIM, **k, **RAW),
         lambda X, y, h: naive.ols(X, y),
         draws=False,
         histories=("growing",),

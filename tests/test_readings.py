@@ -229,7 +229,7 @@ def test_row_10_with_a_basis_exact_least_squares_is_one_solve_with_the_means():
     half = rng.normal(size=(dim, dim))
     B = Ellipsoid(half @ half.T + np.eye(dim)).basis()
     y = rng.normal(size=(phases, dim))
-    exact = OLS(dim, intercept=False).partial_fit(np.tile(B, (phases, 1)), y.ravel())
+    exact = OLS(dim, **RAW).partial_fit(np.tile(B, (phases, 1)), y.ravel())
     np.testing.assert_allclose(exact.theta, np.linalg.solve(B, y.mean(axis=0)), atol=1e-10)
 
 

@@ -322,7 +322,7 @@ def test_phi_by_coordinate_descent_equals_the_oracle(own, layout):
 @pytest.mark.parametrize("own", [False, True], ids=["tracker", "own"])
 def test_phi_by_coordinate_descent_keeps_its_residual_under_a_discount(own):
     X, arms, y = problem("dense")
-    tracker = (Diagonal if own else CD)(DIM, regularisation=ridge(RIDGE), discount=0.9)
+    tracker = (Diagonal if own else CD)(DIM, regularisation=ridge(RIDGE), discount=0.9, **RAW)
     model = Model(tracker, PhiWidth(method="cd"), slots=ARMS)
     model.offer(arms, range(ARMS))
     model.learn(X, y)
@@ -657,8 +657,8 @@ def test_a_file_cannot_give_exact_widths_to_an_rls_without_an_inverse():
 def test_exact_widths_over_ols_come_once_its_matrix_can_be_inverted():
     X, arms, y = problem("dense")
     with pytest.raises(SettingsError, match="keeps no inverse"):
-        Model(OLS(DIM, intercept=False), ExactWidth())
-    model = Model(OLS(DIM, intercept=False).partial_fit(X, y), ExactWidth())
+        Model(OLS(DIM, **RAW), ExactWidth())
+    model = Model(OLS(DIM, **RAW).partial_fit(X, y), ExactWidth())
     close(model.widths2(arms), [naive.exact_width2(x, X.T @ X) for x in arms])
     numbers, arrays = model.state.snapshot()
     again = ExactWidth().reopen(model.tracker, model.draws, 0, numbers, arrays)

@@ -110,12 +110,12 @@ def test_the_units_of_a_feature_do_not_matter(units):
     X, y = stream(300, 4)
     scale = np.array([1.0, units, 1.0, 1.0 / units])
     for method in ("auto", "cholesky"):
-        exact = OLS(4, method="cholesky", intercept=False).partial_fit(X, y).theta
-        tracker = OLS(4, method=method, intercept=False).partial_fit(X * scale, y)
+        exact = OLS(4, method="cholesky", **RAW).partial_fit(X, y).theta
+        tracker = OLS(4, method=method, **RAW).partial_fit(X * scale, y)
         np.testing.assert_allclose(tracker.theta * scale, exact, rtol=0, atol=1e-11)
     few = X[:2] * scale  # more features than rows: the solution of least norm
     least = np.linalg.pinv(few, rcond=1e-30) @ y[:2] if units < 1e7 else None
-    tracker = OLS(4, intercept=False).partial_fit(few, y[:2])
+    tracker = OLS(4, **RAW).partial_fit(few, y[:2])
     largest = np.abs(few).max() * np.abs(tracker.theta).max()
     np.testing.assert_allclose(few @ tracker.theta, y[:2], rtol=0, atol=100 * EPS * largest)
     if least is not None:
@@ -134,7 +134,7 @@ def test_after_many_rows_sherman_morrison_still_equals_the_solution():
 
 def test_ols_goes_over_to_sherman_morrison_once_it_can():
     X, y = stream(60, 6)
-    tracker = OLS(6, intercept=False)
+    tracker = OLS(6, **RAW)
     routes = []
     for n in range(60):
         tracker.update(X[n], y[n])
@@ -149,7 +149,7 @@ def test_ols_goes_over_to_sherman_morrison_once_it_can():
 def test_ols_of_features_that_never_separate_stays_on_the_safe_route():
     X, y = stream(300, 3)
     X = np.hstack([X, X[:, :1]])
-    tracker = OLS(4, intercept=False).partial_fit(X, y)
+    tracker = OLS(4, **RAW).partial_fit(X, y)
     assert tracker.route == "cholesky"
     np.testing.assert_allclose(tracker.theta, np.linalg.lstsq(X, y, rcond=None)[0], rtol=0, atol=1e-10)
 

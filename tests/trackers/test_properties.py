@@ -46,8 +46,8 @@ def test_ols_is_equivariant_under_scaling_of_each_feature(seed, scales, count):
     X, y = stream(seed, count)
     scale = np.array(scales)
     one, two = (
-        OLS(DIM, intercept=False).partial_fit(X, y).theta,
-        OLS(DIM, intercept=False).partial_fit(X * scale, y).theta,
+        OLS(DIM, **RAW).partial_fit(X, y).theta,
+        OLS(DIM, **RAW).partial_fit(X * scale, y).theta,
     )
     np.testing.assert_allclose(two * scale, one, rtol=0, atol=1e-9 * np.abs(one).max())
 
@@ -149,7 +149,7 @@ def test_a_ridge_without_bounds_sends_theta_to_zero(make_tracker, seed, power):
 @given(seed=seeds)
 def test_rls_tends_to_ols_as_the_ridge_goes(seed):
     X, y = stream(seed)
-    exact = OLS(DIM, intercept=False).partial_fit(X, y).theta
+    exact = OLS(DIM, **RAW).partial_fit(X, y).theta
     for total in (1e-3, 1e-6):
         close = RLS(DIM, regularisation=ridge(total), method="cholesky", **RAW).partial_fit(X, y).theta
         smallest = np.linalg.eigvalsh(X.T @ X)[0]
@@ -264,7 +264,7 @@ def test_diagonal_is_exact_where_features_never_overlap(seed):
 @given(seed=seeds, count=st.integers(1, 5))
 def test_ols_of_too_few_rows_is_the_solution_of_least_norm(seed, count):
     X, y = stream(seed, count)
-    theta = OLS(DIM, intercept=False).partial_fit(X, y).theta
+    theta = OLS(DIM, **RAW).partial_fit(X, y).theta
     singular = np.linalg.svd(X, compute_uv=False)
     tolerance = 1e3 * 2.3e-16 * (singular[0] / singular[-1]) ** 2 * max(1.0, np.abs(theta).max())
     np.testing.assert_allclose(X @ theta, y, rtol=0, atol=tolerance)

@@ -12,7 +12,8 @@ import numpy as np
 from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap
 from driftls.features.columns import Hashing, Space, Vocabulary
-from driftls.features.rows import LOW, Coded, Ints, Rows, assemble, buckets
+from driftls.features.rows import LOW, Coded, Ints, assemble, buckets
+from driftls.inputs import Rows
 from driftls.features.tables import coded_table, is_table
 
 if TYPE_CHECKING:

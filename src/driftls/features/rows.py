@@ -8,7 +8,6 @@ import numpy as np
 from numba import config
 from numpy.typing import NDArray
 
-from driftls.inputs import Rows
 from driftls.kernels.arrays import kernel, leaf
 
 Ints = NDArray[np.int64]

@@ -19,7 +19,7 @@ from driftls.paper.pege import PEGE
 from driftls.policies import LinUCB
 from driftls.policies.registry import Maker, register
 from driftls.schedules import Power, ridge
-from driftls.trackers import GD, RLS, SAG, SVRG
+from driftls.trackers import GD, RAW, RLS, SAG, SVRG
 from driftls.widths import ExactWidth, PhiWidth
 
 __all__ = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls import paper
 from driftls.paper.reproduce.work import Job, Options
 from driftls.policies.registry import POLICIES
 from driftls.report import Section, Table

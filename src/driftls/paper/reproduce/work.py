@@ -61,7 +61,7 @@ def _is_file(value: Any) -> bool:
 
 def do(jobs: dict[str, list[Job]], folder: Path, workers: int, progress: Progress) -> dict[str, list[Any]]:
     """The results of all jobs by experiment, in order; what is in the folder already is read instead."""
-    each(_keep, [])  # an extra that is missing is named before anything is made
+    list(parallel_map(_keep, [], workers=workers))  # an extra that is missing is named before anything is made
     folder.mkdir(parents=True, exist_ok=True)
     files = {name: [folder / job.name for job in of] for name, of in jobs.items()}
     todo = [(name, job, file) for name, of in jobs.items() for job, file in zip(of, files[name]) if not file.exists()]
