@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.measure import Options, Table, tell
-from driftls import paper, parallel
+from driftls import parallel
 from driftls import fit as fits
 from driftls.features import UserFeatures
 from driftls.history import Reservoir

@@ -87,6 +87,8 @@ def random_tracker(rng: np.random.Generator, folder: str) -> Any:
         "anchor": ("refreshed", "average"),
         "every": (1, 7),
         "guard": (False, True),
+        "scale": (False, True),
+        "intercept": (False, True),
     }
     wrong = (-1, 0, 2.5, "x", None, np.nan, np.inf, 10**30, [], object(), True, np.eye(2))
     code = kind.__init__.__code__

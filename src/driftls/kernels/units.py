@@ -12,13 +12,14 @@ from typing import Any
 from driftls.kernels.parts import indices, inner, integers, reals, rows_at, units
 from driftls.kernels.rows import row
 
+SMALLEST = 1e-140  # the squares of anything smaller could vanish: taken for 0
 JUMP = 9.0  # a square that is so much larger than the mean square at the last look asks for another
 
 
 @inner
 def note_one(u: Any, j: int, x: float) -> None:
     """Feature j has this value in a row"""
-    if x == 0.0:
+    if not abs(x) > SMALLEST:
         return
     count, squares, sums, unit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.unit)
     if count[j] == 0.0:

@@ -7,7 +7,6 @@ from typing import Any
 from driftls.draws import Seed
 from driftls.errors import SettingsError
 from driftls.policies.shared import SharedPolicy
-from driftls.schedules import ridge
 from driftls.trackers import CD, RLS, Tracker
 from driftls.widths import EnsembleWidth, SampleWidth
 

@@ -321,7 +321,7 @@ class OLS(RLS):
         discount: float = 1.0,
         method: str = "auto",
         history: History | None = None,
-        scale: bool = True,
+        scale: bool = False,  # without a ridge, units matter to the solution of least norm alone
         intercept: bool = True,
     ) -> None:
         if isinstance(method, str) and method == "inverse":
