@@ -148,10 +148,4 @@ BENCHMARKS = {
         ("policy", "rows", "rows a second", "over reading", "peak, GB"),
         (*LOGS, "fit.py"),
     ),
-    "shards": Benchmark(
-        "what averaged shards lose where sums do not fit",
-        "study:shards",
-        ("", "from the exact theta", "from theta*", "squared error over exact's"),
-        (*CORE, "fit.py"),
-    ),
 }  # fmt: skip

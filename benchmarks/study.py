@@ -1,4 +1,4 @@
-"""Studies on two workers, and warm starts from Parquet: how fast, in how much memory, and what shards lose."""
+"""Studies on two workers, and warm starts from Parquet: how fast, in how much memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.measure import Options, Table, tell
-from driftls import parallel
 from driftls import fit as fits
+from driftls import parallel
 from driftls.features import UserFeatures
 from driftls.history import Reservoir
 from driftls.logs import read, synthetic_day, write_parquet
@@ -88,42 +88,3 @@ def _days(folder: Path, rows: int) -> list[str]:
             paths.append(folder / f"{copy}-{number}.parquet")
             os.link(part, paths[-1])
     return [str(path) for path in paths]
-
-
-def shards(options: Options) -> Table:
-    """Where d x d sums are too large, shards are followed by SAGA and averaged: what that loses."""
-    dim, rows, count, nnz = (200 if options.quick else 2000), (2500 if options.quick else 25_000), 8, 10
-    stream = partial(_stream, dim=dim, rows=rows, nnz=nnz)
-    sums, moments = sp.identity(dim, format="csr"), np.zeros(dim)
-    for shard in range(count):
-        for X, y in stream(shard):
-            sums, moments = sums + X.T @ X, moments + X.T @ y
-    truth, exact = _truth(dim, nnz), np.linalg.solve(sums.toarray(), moments)
-    thetas = {"exact sums": exact}
-    fits.GRAM_UP_TO = 0
-    for name, number in (("one stream through SAGA", 1), (f"average of {count} shards", 2)):
-        tell(name)
-        policy = named.POLICIES["flinucb-saga"](dim, None, 0, history=Reservoir(4 * rows))
-        fitted: Any = fits.fit(policy, range(count), stream, workers=number).policy
-        thetas[name] = fitted.theta
-    table = []
-    for name, theta in thetas.items():
-        off, wrong = (np.linalg.norm(theta - other) for other in (exact, truth))
-        excess = wrong**2 / np.linalg.norm(exact - truth) ** 2
-        table.append([name, off / np.linalg.norm(exact), wrong / np.linalg.norm(truth), excess])
-    note = f"d = {dim:,}, {count} shards of {rows:,} rows of {nnz} non-zeros, noise 0.5, {4 * rows:,} rows held. Shards"
-    return Table(table, f"{note} are alike: what is lost by shards that differ was not measured.")
-
-
-def _truth(dim: int, nnz: int) -> Any:
-    return np.random.default_rng(dim).normal(size=dim) / np.sqrt(nnz)
-
-
-def _stream(shard: int, dim: int, rows: int, nnz: int) -> Iterator[tuple[Any, Any]]:
-    """Sparse rows of a theta that all shards share, in blocks of 4,096."""
-    rng = np.random.default_rng([dim, shard])
-    for first in range(0, rows, 4096):
-        count = min(4096, rows - first)
-        columns = np.sort(rng.integers(0, dim // nnz, (count, nnz)) + np.arange(nnz) * (dim // nnz), axis=1)
-        X = sp.csr_array((rng.normal(size=columns.size), columns.ravel(), np.arange(count + 1) * nnz), (count, dim))
-        yield X, X @ _truth(dim, nnz) + 0.5 * rng.normal(size=count)

@@ -151,7 +151,11 @@ def test_width_error_is_against_exact_widths(nnz):
         return FreshContexts(DIM, ARMS, nnz=nnz, seed=3)
 
     exact = simulate(
-        LinUCB(tracker=RLS(DIM, **RAW), width=ExactWidth(), kappa=0.5), environment(), 100, points=[1, 100], width_error=True
+        LinUCB(tracker=RLS(DIM, **RAW), width=ExactWidth(), kappa=0.5),
+        environment(),
+        100,
+        points=[1, 100],
+        width_error=True,
     )
     assert max(exact.traces["width_error"]) < 1e-9
     policy = LinUCB(tracker=SAGA(DIM, steps=2, seed=1, **RAW), width=DiagonalWidth(), kappa=0.5)

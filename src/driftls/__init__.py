@@ -20,7 +20,7 @@ _WHERE = {
     "driftls.evaluate": ("evaluate",),
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
-__all__ = ["__version__", *sorted(_MODULE_OF)]  # noqa: PLE0604
+__all__ = ["__version__", *sorted(_MODULE_OF)]
 
 if TYPE_CHECKING:
     from driftls.evaluate import evaluate as evaluate

@@ -296,7 +296,12 @@ class Stage:
             self._take_sparse(rows if isinstance(rows, Rows) else _nonzeros(rows), count)
         elif isinstance(rows, Rows):
             self._take_scattered(rows, count)
-        elif rows.dtype == FLOAT and rows.size >= IN_PLACE_FROM and rows.flags.carray and not (self.constant or self.units):
+        elif (
+            rows.dtype == FLOAT
+            and rows.size >= IN_PLACE_FROM
+            and rows.flags.carray
+            and not (self.constant or self.units)
+        ):
             self.frame["values"], self._in_place = rows, True
         else:
             self._room(count * self.inner)

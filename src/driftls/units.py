@@ -114,7 +114,9 @@ class Units:
         return change
 
     def _small(self, change: Change) -> bool:
-        moved = max(np.abs(change.scale - 1.0).max(), np.abs(change.shift).max(), abs(change.after / change.before - 1.0))
+        moved = max(
+            np.abs(change.scale - 1.0).max(), np.abs(change.shift).max(), abs(change.after / change.before - 1.0)
+        )
         return bool(moved < ENOUGH)
 
     @property

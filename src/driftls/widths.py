@@ -122,7 +122,12 @@ class ExactWidth(Width):
             # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
             method = "sherman-morrison" if discount == 1.0 else "inverse"
             own = RLS(
-                tracker.inner, regularisation=ridge(total), discount=discount, method=method, scale=False, intercept=False
+                tracker.inner,
+                regularisation=ridge(total),
+                discount=discount,
+                method=method,
+                scale=False,
+                intercept=False,
             )
         state = ExactState(tracker, parts, own=own, ridge=total)
         if not tracker.sparse and tracker.inner >= BLAS_FROM:
@@ -332,9 +337,7 @@ def own_gram(tracker: Tracker) -> CD | None:
     if isinstance(tracker, CD):
         return None
     refuse_large(tracker)
-    return CD(
-        tracker.inner, regularisation=ridge(total), discount=discount_of(tracker), scale=False, intercept=False
-    )
+    return CD(tracker.inner, regularisation=ridge(total), discount=discount_of(tracker), scale=False, intercept=False)
 
 
 KINDS: dict[str, type[Width]] = {

@@ -102,7 +102,9 @@ def test_no_width_is_greedy():
     assert not policy.widths(arms).any()
 
 
-@pytest.mark.parametrize("tracker", [lambda: RLS(DIM, discount=0.9, **RAW), lambda: OLS(DIM, **RAW)], ids=["discounted", "OLS"])
+@pytest.mark.parametrize(
+    "tracker", [lambda: RLS(DIM, discount=0.9, **RAW), lambda: OLS(DIM, **RAW)], ids=["discounted", "OLS"]
+)
 def test_a_tracker_that_solves_when_asked_is_asked(tracker):
     environment, runs = FreshContexts(DIM, 4, seed=2), []
     for engine in ("python", "compiled"):

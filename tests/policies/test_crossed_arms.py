@@ -15,7 +15,9 @@ from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth
 
 PARTS = {
     "SAGA + diagonal": lambda dim: LinUCB(tracker=SAGA(dim, steps=1, seed=1, **RAW), width=DiagonalWidth(), seed=1),
-    "CD + diagonal, discounted": lambda dim: LinUCB(tracker=CD(dim, discount=0.95, **RAW), width=DiagonalWidth(), seed=1),
+    "CD + diagonal, discounted": lambda dim: LinUCB(
+        tracker=CD(dim, discount=0.95, **RAW), width=DiagonalWidth(), seed=1
+    ),
     "SAGA greedy": lambda dim: LinUCB(tracker=SAGA(dim, steps=1, seed=1, **RAW), width=NoWidth(), seed=1),
     "RLS + exact, written out": lambda dim: LinUCB(tracker=RLS(dim, **RAW), width=ExactWidth(), seed=1),
     "CD + phi, written out": lambda dim: LinUCB(tracker=CD(dim, **RAW), width=PhiWidth(method="cd"), seed=1),

@@ -78,7 +78,6 @@ class CrossedArms:
         one = Rows(self.row.indices[begin:end], self.row.values[begin:end], np.array([0, end - begin]), self.row.dim)
         return CrossedArms(one, self.blocks[place], self.count, self.shared)
 
-
     def tocsr(self) -> sp.csr_array:
         """The same as a sparse matrix with a row for each arm."""
         at = self.blocks[:, None] + int(self.shared)

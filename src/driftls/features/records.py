@@ -13,8 +13,8 @@ from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap
 from driftls.features.columns import Hashing, Space, Vocabulary
 from driftls.features.rows import LOW, Coded, Ints, assemble, buckets
-from driftls.inputs import Rows
 from driftls.features.tables import coded_table, is_table
+from driftls.inputs import Rows
 
 if TYPE_CHECKING:
     from driftls.logs.events import Block

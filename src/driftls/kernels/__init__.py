@@ -6,7 +6,10 @@ from importlib import import_module
 
 from driftls.kernels.parts import INTERPRET, PARTS, Part
 
-MODULES = ("rows", "learn", "gd", "sag", "svrg", "exact", "cd", "diagonal", "score", "phi", "phi_cd", "sampling", "table", "choose")
+MODULES = (
+    *("rows", "units", "learn", "gd", "sag", "svrg", "exact", "cd", "diagonal"),
+    *("score", "phi", "phi_cd", "sampling", "table", "choose"),
+)
 __all__ = ["INTERPRET", "MODULES", "Part", "all_parts"]
 
 

@@ -87,17 +87,11 @@ def lines_of(p: Any, count: int) -> int:
 
 
 @inner
-def noted(p: Any, rows: Any, first: int, count: int, quiet: int) -> int:
-    """Note the rows of a round, once; 1 if the units of their features have to be looked at before they are used"""
+def note_round(p: Any, rows: Any, first: int, count: int) -> None:
+    """Note the rows that were offered in a round, after they were scored"""
     u = units(rows.units)
-    if p.noted == 0 and quiet == 0:
-        for k in range(lines_of(p, count)):
-            note(u, rows, first + k)
-        if u.asked != 0:
-            p.noted = 1
-            return 1
-    p.noted = 0
-    return 0
+    for k in range(lines_of(p, count)):
+        note(u, rows, first + k)
 
 
 @entry
@@ -110,19 +104,18 @@ def choose(p: Any, i: int, n: int) -> float:
         fault = NO_DRAWS
     if fault != 0:
         return -float(fault)
-    if rows.units != 0:
-        if noted(p, rows, 0, n, i) != 0:
-            return -float(LOOK)
-        score(p, scaled(rows, 0, lines_of(p, n)), 0, n)
-    else:
-        score(p, rows, 0, n)
+    score(p, scaled(rows, 0, lines_of(p, n)) if rows.units != 0 else rows, 0, n)
     for k in range(n):
         if not abs(scores[k]) < LARGEST:  # whatever is not finite shows in the scores
             fault = fault_of(p, rows, n, True)
             if fault != 0:
                 return -float(fault)
             break
-    return float(pick(p, n)) if i == 0 else 0.0  # i: only the scores were asked for
+    if i != 0:  # only the scores were asked for
+        return 0.0
+    if rows.units != 0:
+        note_round(p, rows, 0, n)
+    return float(pick(p, n))
 
 
 @inner
@@ -217,13 +210,15 @@ def play(p: Any, i: int, n: int) -> float:
             return float(r)
         if p.resumed == 0:
             if rows.units != 0:
-                if noted(p, rows, first[r], count, 0) != 0:
-                    p.status = LOOK
-                    return float(r)
                 score(p, scaled(rows, first[r], lines_of(p, count)), 0, count)
+                chosen[r] = pick(p, count)
+                note_round(p, rows, first[r], count)
+                if units(rows.units).asked != 0:  # the choice stands; other units come before it is learned
+                    p.status, p.resumed = LOOK, 1
+                    return float(r)
             else:
                 score(p, rows, first[r], count)
-            chosen[r] = pick(p, count)
+                chosen[r] = pick(p, count)
         p.resumed = 0
         k = chosen[r]
         if p.rewards == 0 or (p.shown != 0 and shown[r] != k):

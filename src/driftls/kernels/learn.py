@@ -346,5 +346,3 @@ def read_theta(t: Any, i: int, n: int) -> float:
     for j in range(i, n):
         out[j] = t.a * u[j * every] + (t.b * g[j * every] if t.b != 0.0 else 0.0)
     return 0.0
-
-

@@ -98,7 +98,9 @@ class Part:
         """The same as plain Python."""
         given = dict(zip(self.arguments, arguments))
         return float(
-            self.function(*(record_at(given[self.place(name)]) if name in RECORDS else given[name] for name in self.used))
+            self.function(
+                *(record_at(given[self.place(name)]) if name in RECORDS else given[name] for name in self.used)
+            )
         )
 
     def place(self, name: str) -> str:

@@ -108,7 +108,7 @@ def learned(p: Any, rows: Any, i: int, n: int) -> float:
     fading = w.discount != 1.0
     fill_column(p, n, slot, fading)
     if not fading and w.spread != 0:
-        x, at, length = row(rows, i)
+        _, at, length = row(rows, i)
         square = reals(p.table_square + 8 * n)
         for q in range(length):
             j = q if rows.sparse == 0 else at[q]
@@ -119,7 +119,12 @@ def learned(p: Any, rows: Any, i: int, n: int) -> float:
 @inner
 def catch_up(p: Any, line: int, j: int, other: int, n: int) -> None:
     """Read the entries of the arms that have learned since the line was last read; there are few of them"""
-    stamps, ring, slots, trackers = reals(p.table_stamps), integers(p.table_ring), integers(p.slots), integers(p.trackers)
+    stamps, ring, slots, trackers = (
+        reals(p.table_stamps),
+        integers(p.table_ring),
+        integers(p.slots),
+        integers(p.trackers),
+    )
     since, entries = stamps[line], reals(p.table_square + 8 * p.table_lanes * line)
     whole = since < 0.0 or p.learned - since > p.table_lanes
     first = 0 if whole else int(since)
@@ -183,5 +188,3 @@ def crossed_table_score(p: Any, rows: Any, i: int, n: int, x: float) -> float:
     add_lines(p.table_width2, p.table_square, lanes, places, work, length)
     finish(p, x)
     return 0.0
-
-

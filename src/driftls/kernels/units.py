@@ -59,15 +59,15 @@ def note_reward(u: Any, y: float) -> None:
 def scale(u: Any, rows: Any, i: int) -> None:
     """Standardise row i, in place"""
     x, at, n = row(rows, i)
-    unit, mean = reals(u.unit), reals(u.mean)
-    if rows.sparse == 0:
-        for p in range(u.dim):
-            x[p] = (x[p] - mean[p]) * unit[p]
-        if n > u.dim:
-            x[u.dim] = u.constant
-    else:
-        for p in range(n):
-            x[p] = u.constant if at[p] == u.dim else x[p] * unit[at[p]]
+    unit, mean, count = reals(u.unit), reals(u.mean), reals(u.count)
+    for p in range(n):
+        j = p if rows.sparse == 0 else at[p]
+        if j == u.dim:
+            x[p] = u.constant
+        elif count[j] == 0.0:  # never seen: its first value will be its unit
+            x[p] = 0.0 if not abs(x[p]) > SMALLEST else (1.0 if x[p] > 0.0 else -1.0)
+        else:
+            x[p] = (x[p] - mean[j]) * unit[j]
 
 
 @inner

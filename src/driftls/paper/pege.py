@@ -118,7 +118,9 @@ class PEGE:
         else:
             raise SettingsError(f'step must be "averaged", "theorem" or "printed", got {step!r}.')
         guard = step != "printed"  # whose first steps are too large by far: the guard would refuse them
-        tracker = GD(actions.dim, step_size=size, regularisation=0.0, averaging=None, steps=1, seed=seed, guard=guard, **RAW)
+        tracker = GD(
+            actions.dim, step_size=size, regularisation=0.0, averaging=None, steps=1, seed=seed, guard=guard, **RAW
+        )
         return cls(actions, method=tracker)
 
     @property

@@ -18,9 +18,9 @@ from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIndex, plain_id, plain_ids
 from driftls.policies.arms import as_block
+from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.files import group, tracker_of, width_of
 from driftls.policies.keys import row_of, waiting_of
-from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.model import Model
 from driftls.policies.policy import Policy, allowed_arms, position_of, reward_of, rewards_of
 from driftls.policies.tables import PAYS_AFTER, kind_of

@@ -42,7 +42,9 @@ def can_adapt(tracker: Tracker, width: Width) -> bool:
     if tracker.history.evicts or not tracker.scale:
         return False
     if isinstance(tracker, RLS):
-        return isinstance(width, ExactWidth) and tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
+        return (
+            isinstance(width, ExactWidth) and tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
+        )
     return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth)
 
 

@@ -21,8 +21,8 @@ from driftls.kernels.parts import Frame
 from driftls.kernels.records import POLICY
 from driftls.kernels.rows import LARGEST
 from driftls.persistence import Saveable, checked, expect, whole
-from driftls.policies.files import group, revive
 from driftls.policies.evidence import Strength, far, likeliest
+from driftls.policies.files import group, revive
 from driftls.policies.keys import Keys
 from driftls.policies.model import Model
 from driftls.policies.tables import ScoreTable
@@ -161,8 +161,6 @@ class Policy(Saveable):
             while (chosen := kernels.choose(self.frame.address, int(only_scores), count)) < 0.0:
                 if chosen == -kernels.NO_DRAWS:
                     self._have_draws()
-                elif chosen == -kernels.LOOK:  # what was noted of these arms asks for other units of their features
-                    self._look_at_units()
                 else:
                     break
         finally:
@@ -170,6 +168,8 @@ class Policy(Saveable):
                 self.frame["allowed"] = 0
         if chosen < 0.0:
             raise self._fault(int(-chosen))
+        if self.units is not None and self.units.asked and not only_scores:
+            self._look_at_units()  # what was noted of these arms asks for other units of their features
         return int(chosen)
 
     def _learn_row(self, row: int, slot: int, position: int) -> None:

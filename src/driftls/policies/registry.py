@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from driftls import persistence
@@ -126,7 +127,7 @@ def make(name: str, dim: int, *, kappa: float | None = None, seed: Seed = None, 
     0.1
     """
     if name not in POLICIES:
-        import driftls.paper  # noqa: F401  (which registers the paper's)
+        import_module("driftls.paper")  # a room above this one, which adds its policies to the list
     if name not in POLICIES:
         raise SettingsError(f"a policy must be one of {', '.join(POLICIES)}, got {name!r}.")
     known = SETTINGS[name]

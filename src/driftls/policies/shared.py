@@ -202,7 +202,9 @@ class SharedPolicy(Policy):
                 return np.zeros(0, dtype=np.int64)
             rewards, shown = rewards_of(rewards, shown, rounds, count)
             self._take(rows, total, recurring=names is not None)
-            self._look_at_stage(*((rows.row.dim, rows.row.shape[0]) if self._crossed.on else (self._stage.inner, total)))
+            self._look_at_stage(
+                *((rows.row.dim, rows.row.shape[0]) if self._crossed.on else (self._stage.inner, total))
+            )
             self._offer(names, count)
             if self._crossed.on and rounds >= TABLE_FROM:
                 self._crossed.fill(rows, self._stage)

@@ -434,7 +434,9 @@ class Tracker(Saveable):
         sparse: Any = checked(header["sparse"], bool | None)  # type: ignore[arg-type]
         if sparse is None:
             return
-        expect(arrays, "state.coords", (self.quantities, self.inner), np.float64)  # before anything of that size is made
+        expect(
+            arrays, "state.coords", (self.quantities, self.inner), np.float64
+        )  # before anything of that size is made
         own = {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith("history.")}
         self.history.restore(self.inner, sparse, header["history"], own)
         self._wire(sparse)
@@ -532,5 +534,3 @@ def _takes(kind: Any, settings: dict[str, Any]) -> bool:
 
 def _revive(kind: type[Tracker], header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Tracker:
     return kind.from_snapshot(header, arrays, **functions)
-
-

@@ -59,7 +59,16 @@ class CD(Tracker):
         intercept: bool = True,
     ) -> None:
         regularisation = ridge(1.0) if regularisation is None else regularisation
-        super().__init__(dim, regularisation=regularisation, steps=steps, history=history, seed=0, guard=False, scale=scale, intercept=intercept)
+        super().__init__(
+            dim,
+            regularisation=regularisation,
+            steps=steps,
+            history=history,
+            seed=0,
+            guard=False,
+            scale=scale,
+            intercept=intercept,
+        )
         self.discount = check_discount(discount, self.regularisation, history)
         if isinstance(history, Reservoir):
             raise SettingsError("CD sums over all rows and needs no reservoir. Drop history=.")

@@ -70,7 +70,14 @@ class RLS(Tracker):
     ) -> None:
         regularisation = ridge(1.0) if regularisation is None else regularisation
         super().__init__(
-            dim, regularisation=regularisation, steps=0, history=history, seed=0, guard=False, scale=scale, intercept=intercept
+            dim,
+            regularisation=regularisation,
+            steps=0,
+            history=history,
+            seed=0,
+            guard=False,
+            scale=scale,
+            intercept=intercept,
         )
         if self.dim > LARGEST_DIM:
             raise SettingsError(

@@ -28,7 +28,9 @@ class StochasticTracker(Tracker):
 
     def __init__(self, dim: int, *, regularisation: Any = None, steps: int = STEPS, **settings: Any) -> None:
         regularisation = ridge(1.0) if regularisation is None else regularisation
-        super().__init__(dim, regularisation=regularisation, steps=whole_number(steps, "steps", 1, MOST_STEPS), **settings)
+        super().__init__(
+            dim, regularisation=regularisation, steps=whole_number(steps, "steps", 1, MOST_STEPS), **settings
+        )
 
     @property
     def target(self) -> Tracker:
@@ -58,7 +60,9 @@ class StochasticTracker(Tracker):
         X, y = self.history.matrix()
         self._move_to(theta, X, y, change)
         if len(y):
-            squares = np.einsum("ij,ij->i", X, X) if isinstance(X, np.ndarray) else np.asarray(X.multiply(X).sum(axis=1))
+            squares = (
+                np.einsum("ij,ij->i", X, X) if isinstance(X, np.ndarray) else np.asarray(X.multiply(X).sum(axis=1))
+            )
             self.frame.set(max_norm2=float(squares.max()), max_y2=float(np.square(y).max()))
 
     def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
