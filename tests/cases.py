@@ -14,7 +14,7 @@ import numpy as np
 import naive
 from driftls import Normalised, Power, ridge
 from driftls.history import Growing, History, Reservoir, Window
-from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
+from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
 
 DIM, ROWS, SEED = 6, 90, 11
 HISTORIES: dict[str, tuple[Callable[[], History], tuple[Any, ...]]] = {
@@ -76,23 +76,25 @@ STEP_SCHEDULE = Power(0.4, 9.0, 1.0)
 CASES = [
     Case(
         "fOLS-GD",
-        lambda **k: GD(DIM, step_size=STEP_SCHEDULE, regularisation=0, averaging=None, steps=1, **k),
+        lambda **k: GD(DIM, step_size=STEP_SCHEDULE, regularisation=0, averaging=None, steps=1, **k, **RAW),
         lambda X, y, h: naive.gd(X, y, uniforms(), fixed(STEP), lambda n: 0.0, history=h),
     ),
     Case(
         "fRLS-GD",
-        lambda **k: GD(DIM, step_size=Power(1, 100, 1), regularisation=LAM_SCHEDULE, averaging=None, steps=1, **k),
+        lambda **k: GD(
+            DIM, step_size=Power(1, 100, 1), regularisation=LAM_SCHEDULE, averaging=None, steps=1, **k, **RAW
+        ),
         lambda X, y, h: naive.gd(X, y, uniforms(), fixed(naive.schedule(1.0, 100.0, 1.0)), LAM, history=h),
     ),
     Case(
         "GD tail",
-        lambda **k: GD(DIM, steps=3, **k),
+        lambda **k: GD(DIM, steps=3, **k, **RAW),
         lambda X, y, h: naive.gd(X, y, uniforms(), normalised(0.5), ONE, steps=3, averaging="tail", history=h),
     ),
     Case(
         "GD polyak",
         lambda **k: GD(
-            DIM, step_size=Power(0.2, 0, 0.5), regularisation=LAM_SCHEDULE, averaging="polyak", steps=2, **k
+            DIM, step_size=Power(0.2, 0, 0.5), regularisation=LAM_SCHEDULE, averaging="polyak", steps=2, **k, **RAW
         ),
         lambda X, y, h: naive.gd(
             X, y, uniforms(), fixed(naive.schedule(0.2, 0, 0.5)), LAM, steps=2, averaging="polyak", history=h
@@ -100,33 +102,33 @@ CASES = [
     ),
     Case(
         "GD tail heavy ridge",
-        lambda **k: GD(DIM, steps=8, regularisation=0.1, **k),
+        lambda **k: GD(DIM, steps=8, regularisation=0.1, **k, **RAW),
         lambda X, y, h: naive.gd(
             X, y, uniforms(), normalised(0.5), lambda n: 0.1, steps=8, averaging="tail", history=h
         ),
     ),
     Case(
         "NLMS",
-        lambda **k: GD(DIM, newest=True, regularisation=0.01, **k),
+        lambda **k: GD(DIM, newest=True, regularisation=0.01, **k, **RAW),
         lambda X, y, h: naive.nlms(X, y, lambda n: 0.5, lambda n: 0.01),
         draws=False,
         histories=(),
     ),
     Case(
         "SVRG average",
-        lambda **k: SVRG(DIM, anchor="average", step_size=0.05, regularisation=LAM_SCHEDULE, steps=2, **k),
+        lambda **k: SVRG(DIM, anchor="average", step_size=0.05, regularisation=LAM_SCHEDULE, steps=2, **k, **RAW),
         lambda X, y, h: naive.svrg_average(X, y, uniforms(), fixed(naive.schedule(0.05)), LAM, steps=2, history=h),
     ),
     Case(
         "SVRG refreshed",
-        lambda **k: SVRG(DIM, steps=3, **k),
+        lambda **k: SVRG(DIM, steps=3, **k, **RAW),
         lambda X, y, h: naive.svrg(
             X, y, uniforms(), normalised(1 / 3), ONE, steps=3, refresh=quarter(*h[1:]), history=h
         ),
     ),
     Case(
         "SVRG every 7",
-        lambda **k: SVRG(DIM, steps=2, every=7, step_size=0.05, regularisation=LAM_SCHEDULE, **k),
+        lambda **k: SVRG(DIM, steps=2, every=7, step_size=0.05, regularisation=LAM_SCHEDULE, **k, **RAW),
         lambda X, y, h: naive.svrg(
             X,
             y,
@@ -140,27 +142,27 @@ CASES = [
     ),
     Case(
         "SAG",
-        lambda **k: SAG(DIM, steps=3, **k),
+        lambda **k: SAG(DIM, steps=3, **k, **RAW),
         lambda X, y, h: naive.sag(X, y, uniforms(), normalised(1 / 16), ONE, steps=3, history=h),
     ),
     Case(
         "fRLS-SAG",
-        lambda **k: SAG(DIM, step_size=0.005, regularisation=ridge(1.0), steps=1, **k),
+        lambda **k: SAG(DIM, step_size=0.005, regularisation=ridge(1.0), steps=1, **k, **RAW),
         lambda X, y, h: naive.sag(X, y, uniforms(), fixed(naive.schedule(0.005)), ONE, history=h),
     ),
     Case(
         "SAGA",
-        lambda **k: SAGA(DIM, steps=4, **k),
+        lambda **k: SAGA(DIM, steps=4, **k, **RAW),
         lambda X, y, h: naive.saga(X, y, uniforms(), normalised(1 / 3), ONE, steps=4, history=h),
     ),
     Case(
         "SAGA heavy ridge",
-        lambda **k: SAGA(DIM, steps=2, regularisation=ridge(50.0), **k),
+        lambda **k: SAGA(DIM, steps=2, regularisation=ridge(50.0), **k, **RAW),
         lambda X, y, h: naive.saga(X, y, uniforms(), normalised(1 / 3), naive.schedule(50.0, 0, 1), steps=2, history=h),
     ),
     Case(
         "SAGA lambda_n",
-        lambda **k: SAGA(DIM, steps=2, step_size=Normalised(0.2), regularisation=LAM_SCHEDULE, **k),
+        lambda **k: SAGA(DIM, steps=2, step_size=Normalised(0.2), regularisation=LAM_SCHEDULE, **k, **RAW),
         lambda X, y, h: naive.saga(X, y, uniforms(), normalised(0.2), LAM, steps=2, history=h),
     ),
     Case(
@@ -171,6 +173,7 @@ CASES = [
             step_size=lambda n: 0.2 / (1 + np.log(n)),
             regularisation=lambda n: 1 / n**0.7,
             **k,
+            **RAW,
         ),
         lambda X, y, h: naive.saga(
             X, y, uniforms(), fixed(lambda n: 0.2 / (1 + np.log(n))), lambda n: 1 / n**0.7, steps=2, history=h
@@ -178,77 +181,77 @@ CASES = [
     ),
     Case(
         "CD",
-        lambda **k: CD(DIM, steps=3, **k),
+        lambda **k: CD(DIM, steps=3, **k, **RAW),
         lambda X, y, h: naive.cd(X, y, 1.0, steps=3, history=h),
         draws=False,
         histories=("growing", "window"),
     ),
     Case(
         "CD lambda_n",
-        lambda **k: CD(DIM, steps=2, regularisation=LAM_SCHEDULE, **k),
+        lambda **k: CD(DIM, steps=2, regularisation=LAM_SCHEDULE, **k, **RAW),
         lambda X, y, h: naive.cd(X, y, total(LAM), steps=2, history=h),
         draws=False,
         histories=("growing", "window"),
     ),
     Case(
         "CD discount",
-        lambda **k: CD(DIM, steps=2, discount=0.9, **k),
+        lambda **k: CD(DIM, steps=2, discount=0.9, **k, **RAW),
         lambda X, y, h: naive.cd(X, y, 1.0, steps=2, discount=0.9),
         draws=False,
         histories=("growing",),
     ),
     Case(
         "Diagonal",
-        lambda **k: Diagonal(DIM, **k),
+        lambda **k: Diagonal(DIM, **k, **RAW),
         lambda X, y, h: naive.diagonal(X, y, 1.0),
         draws=False,
         histories=("growing",),
     ),
     Case(
         "Diagonal discount",
-        lambda **k: Diagonal(DIM, discount=0.95, regularisation=ridge(2.0), **k),
+        lambda **k: Diagonal(DIM, discount=0.95, regularisation=ridge(2.0), **k, **RAW),
         lambda X, y, h: naive.diagonal(X, y, 2.0, discount=0.95),
         draws=False,
         histories=(),
     ),
     Case(
         "RLS",
-        lambda **k: RLS(DIM, **k),
+        lambda **k: RLS(DIM, **k, **RAW),
         lambda X, y, h: naive.rls(X, y, 1.0, history=h),
         draws=False,
         histories=("growing", "window"),
     ),
     Case(
         "RLS cholesky lambda_n",
-        lambda **k: RLS(DIM, regularisation=LAM_SCHEDULE, **k),
+        lambda **k: RLS(DIM, regularisation=LAM_SCHEDULE, **k, **RAW),
         lambda X, y, h: naive.rls(X, y, total(LAM), history=h),
         draws=False,
         histories=("growing", "window"),
     ),
     Case(
         "RLS inverse",
-        lambda **k: RLS(DIM, regularisation=LAM_SCHEDULE, method="inverse", **k),
+        lambda **k: RLS(DIM, regularisation=LAM_SCHEDULE, method="inverse", **k, **RAW),
         lambda X, y, h: naive.rls(X, y, total(LAM), history=h),
         draws=False,
         histories=("growing", "window"),
     ),
     Case(
         "RLS discount",
-        lambda **k: RLS(DIM, discount=0.9, **k),
+        lambda **k: RLS(DIM, discount=0.9, **k, **RAW),
         lambda X, y, h: naive.rls(X, y, 1.0, discount=0.9),
         draws=False,
         histories=("growing",),
     ),
     Case(
         "RLS fading",
-        lambda **k: RLS(DIM, discount=0.9, method="sherman-morrison", **k),
+        lambda **k: RLS(DIM, discount=0.9, method="sherman-morrison", **k, **RAW),
         lambda X, y, h: naive.rls(X, y, 1.0, discount=0.9, fading=True),
         draws=False,
         histories=("growing",),
     ),
     Case(
         "OLS",
-        lambda **k: OLS(DIM, **k),
+        lambda **k: OLS(DIM, **k, intercept=False),
         lambda X, y, h: naive.ols(X, y),
         draws=False,
         histories=("growing",),

@@ -395,6 +395,35 @@ def diagonal_width2(x, M):
     return sum(x[j] ** 2 / M[j, j] for j in range(len(x)) if x[j] != 0.0)
 
 
+class LinUCB:
+    """theta = A^-1 b, scores theta.x + kappa sqrt(x'A^-1 x), A = ridge I + sum x x'; kappa given, or sigmas times
+    sqrt((1/n) sum e^2/(1 + x'A^-1 x)) with the errors e and widths before each row
+    """
+
+    def __init__(self, dim, kappa=None, sigmas=1.0, ridge=1.0):
+        self.A, self.b = ridge * np.eye(dim), np.zeros(dim)
+        self.given, self.sigmas, self.errors, self.n = kappa, sigmas, 0.0, 0
+
+    @property
+    def kappa(self):
+        if self.given is not None:
+            return self.given
+        return self.sigmas * (np.sqrt(self.errors / self.n) if self.errors > 0.0 else 1.0)
+
+    @property
+    def theta(self):
+        return np.linalg.solve(self.A, self.b)
+
+    def score(self, x):
+        return x @ self.theta + self.kappa * np.sqrt(exact_width2(x, self.A))
+
+    def learn(self, x, y):
+        self.errors += (y - x @ self.theta) ** 2 / (1.0 + exact_width2(x, self.A))
+        self.n += 1
+        self.A = self.A + np.outer(x, x)
+        self.b = self.b + y * x
+
+
 def settled(X, lam):
     """gamma = sum_j a_j/(lambda + a_j) over the eigenvalues of X'X"""
     values = np.linalg.eigvalsh(X.T @ X)

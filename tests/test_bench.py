@@ -89,10 +89,10 @@ def test_a_day_has_a_truth_for_every_article_on_offer(day):
 @pytest.mark.parametrize(
     ("problem", "others"),
     [
-        ("dense-16", ["Symmetric", "Inversion", "Cholesky", "Batched"]),
-        ("sparse-136", ["Symmetric", "SparseScored", "Batched"]),
-        ("fixed", ["Symmetric", "Inversion", "Kept", "Gram"]),
-        ("regression", ["Symmetric", "Inversion", "Cholesky", "Batched"]),
+        ("dense-16", ["Inversion", "Batched"]),
+        ("sparse-136", ["SparseScored", "Batched"]),
+        ("fixed", ["Inversion", "Gram"]),
+        ("regression", ["Inversion", "Batched"]),
     ],
 )
 def test_exact_methods_decide_alike(problem, others):
@@ -157,10 +157,10 @@ def test_a_table_of_numbers_is_a_stream(tmp_path):
 
 
 def played(*names, monkeypatch):
-    """The rows of `peers` for a problem of 40 rounds."""
-    problem = PROBLEMS["dense-16"]._replace(most=40)
+    """The table of `peers` for a problem of 12 rounds: so few that a busy machine gets through them."""
+    problem = PROBLEMS["dense-16"]._replace(most=12)
     monkeypatch.setitem(PROBLEMS, "dense-16", problem)
-    return peers.peers(Options(quick=True, only=("dense-16", *names)))
+    return peers.peers(Options(seeds=1, only=("dense-16", *names)))
 
 
 def test_players_play_in_processes_of_their_own(monkeypatch):
@@ -168,7 +168,7 @@ def test_players_play_in_processes_of_their_own(monkeypatch):
     assert [row[0] for row in table.rows] == ["Sherman-Morrison, BLAS f64", "inversion each round"]
     for row in table.rows:
         time, share = row[1].rstrip(")").split(" (")
-        assert float(time) > 0.0
+        assert float(time.replace(",", "")) > 0.0
         assert 0.0 < float(share) < 1.1
         assert len(row) == len(BENCHMARKS["peers"].columns)
     assert table.rows[0][1].split(" ")[1] == table.rows[1][1].split(" ")[1]  # the same decisions

@@ -30,7 +30,7 @@ def driftls(*arguments, script=None, **environment):
         env={**variables, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
     )
 
 
@@ -65,10 +65,7 @@ def test_help_has_examples(command):
     ("arguments", "complaint"),
     [
         (["fly"], "No such command 'fly'"),
-        (
-            ["warmup", "--only", "lasso"],
-            "'lasso' is not one of saga, sag, svrg, gd, cd, diagonal, rls, ols, linucb-auto, disjoint, linucb",
-        ),
+        (["warmup", "lasso"], "unexpected extra argument"),
         (["reproduce", "--seed", "-1"], "Invalid value for '--seed'"),
         (["reproduce", "--only", "figure-9"], "driftls: only must name experiments, got 'figure-9'. There are "),
         (["reproduce", "--quick", "--full"], "not together with --full"),
@@ -94,7 +91,7 @@ def test_help_has_examples(command):
         (["study", sys.executable, "--out", "study"], "expected a study as TOML, got a file that is no text.\n"),
         (["study", __file__, "--out", "study"], "the study cannot be run: "),
         (["fit", ".", "--policy", "lasso", "--out", "policy"], "'lasso' is not one of linucb"),
-        (["simulate", "--policy", "linucb", "--kappa", "-1"], "driftls: kappa must be a number of at least 0"),
+        (["simulate", "--policy", "linucb", "--kappa", "-1"], "driftls: kappa must "),
     ],
     ids=str,
 )
@@ -142,9 +139,7 @@ def test_importing_stays_light(module, heavy):
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize(
-    ("module", "package", "extra"), [("typer", "typer and rich", "cli"), ("joblib", "joblib", "study")]
-)
+@pytest.mark.parametrize(("module", "package", "extra"), [("typer", "typer and rich", "cli")])
 def test_a_missing_extra_is_named(module, package, extra, tmp_path):
     script = f"import sys; sys.modules[{module!r}] = None; from driftls.__main__ import main; main()"
     done = driftls("reproduce", "--out", tmp_path / "out", script=script)
@@ -159,93 +154,58 @@ def test_a_missing_extra_is_named(module, package, extra, tmp_path):
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory):
-    """A cache that `driftls warmup` has filled for a tracker and a policy."""
+    """What `driftls warmup` says, and the cache that it has filled."""
     cache = tmp_path_factory.mktemp("cache")
-    done = driftls("warmup", "--only", "saga", "--only", "greedy", DRIFTLS_CACHE_DIR=str(cache))
-    assert done.returncode == 0, done.stderr
-    return done, cache
+    done = driftls("warmup", "--json", DRIFTLS_CACHE_DIR=str(cache))
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout), cache
 
 
 def compiled(cache):
-    return {path: path.stat().st_mtime_ns for path in Path(cache).rglob("*.nbc")}
-
-
-def test_warmup_says_what_it_did_in_one_line(warm):
-    done, cache = warm
-    files = compiled(cache)
-    assert done.stdout.startswith(f"saga, greedy: {len(files)} kernels compiled in ")
-    assert str(cache) in done.stdout
-    assert done.stdout.count("\n") == 1
-    assert done.stderr == ""
+    return {path: path.stat().st_mtime_ns for path in Path(cache).rglob("*.obj")}
 
 
 FIRST_ROWS = """
 import numpy as np, scipy.sparse as sp
-from driftls.kernels import track
-from driftls.kernels.sag import SAGAState
-from driftls.crossed import Crossed
-from driftls.policies import Greedy
-from driftls.trackers import RLS, SAGA
+from driftls.policies import DisjointLinUCB, LinUCB
+from driftls.trackers import RAW, SAGA
 
 X = np.random.default_rng(0).normal(size=(20, 4))
 for rows in (X, sp.csr_array(X)):
-    tracker = SAGA(4, seed=0)
-    tracker.update(rows[[0]], 1.0)
-    tracker.partial_fit(rows, X[:, 0])
-    tracker.predict(rows), tracker.theta, tracker.tracking_error()
-SAGA(4).update(X[0], 1.0)
-greedy = [Greedy(RLS(4)) for _ in range(3)]
-for policy, arms in zip(greedy, (X, sp.csr_array(X), Crossed([1.0, 2.0], [0, 1], count=2))):
-    for _ in range(2):
-        policy.learn(arms, 1.0, arm=policy.choose(arms))
-for entry in (*track.entries(SAGAState), *greedy[0]._entries):
-    print(sum(entry.stats.cache_hits.values()), sum(entry.stats.cache_misses.values()))
+    SAGA(4, seed=0, **RAW).partial_fit(rows, X[:, 0]).predict(rows)
+    policy, each = LinUCB(4), DisjointLinUCB(4)
+    for _ in range(3):
+        policy.learn(rows, 1.0, arm=policy.choose(rows))
+        each.learn(rows[[0]], 1.0, arm=each.choose(rows[[0]], ids=[1, 2]), ids=[1, 2])
 """
 
 
 def test_after_warmup_a_new_process_compiles_nothing(warm):
-    _, cache = warm
+    told, cache = warm
     before = compiled(cache)
+    assert told["compiled"] == len(before) > 10
     done = driftls(script=FIRST_ROWS, DRIFTLS_CACHE_DIR=str(cache))
-    counts = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
-    assert len(counts) == 8, done.stderr
-    assert all(hits > 0 and misses == 0 for hits, misses in counts)
-    assert before
+    assert (done.returncode, done.stderr) == (0, "")
     assert compiled(cache) == before
 
 
-def test_warmup_keeps_what_is_there_and_removes_what_is_stale(warm):
-    _, cache = warm
-    (cache / "kernels" / "0123456789abcdef").mkdir()
+def test_a_second_warmup_has_nothing_to_do_and_shows_a_bar_on_a_terminal(warm):
+    told, cache = warm
     before = compiled(cache)
-    done = driftls("warmup", "--only", "SAGA", "--json", DRIFTLS_CACHE_DIR=str(cache))
-    result = json.loads(done.stdout)
-    assert (result["compiled"], result["kept"], result["stale_removed"]) == (0, len(before), 1)
-    assert result["names"] == ["saga"]
-    assert [path.name for path in (cache / "kernels").iterdir()] == [Path(result["folder"]).name]
-    assert compiled(cache) == before
-
-
-def test_warmup_without_a_compiler_has_nothing_to_do(tmp_path):
-    done = driftls("warmup", "--only", "cd", DRIFTLS_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="1")
-    assert (done.returncode, done.stdout) == (0, "Nothing to compile: NUMBA_DISABLE_JIT is set.\n")
-
-
-def test_progress_is_shown_on_a_terminal_and_leaves_stdout_alone(warm):
-    _, cache = warm
     terminal, stderr = pty.openpty()
     done = subprocess.run(
-        [sys.executable, "-m", "driftls", "warmup", "--only", "saga", "--json"],
-        env={**os.environ, "DRIFTLS_CACHE_DIR": str(cache), "TERM": "xterm"},
+        [sys.executable, "-m", "driftls", "warmup"],
+        env={**os.environ, "DRIFTLS_CACHE_DIR": str(cache), "TERM": "xterm", "COLUMNS": "200"},
         stdout=subprocess.PIPE,
         stderr=stderr,
-        timeout=300,
     )
     os.close(stderr)
     seen = os.read(terminal, 1 << 16).decode()
     os.close(terminal)
-    assert json.loads(done.stdout)["compiled"] == 0
-    assert "saga" in seen
+    assert done.stdout.decode().startswith(f"0 of {told['parts']} kernels compiled in ")
+    assert str(told["folder"]) in done.stdout.decode()
+    assert "\x1b[" in seen
+    assert compiled(cache) == before
 
 
 # -- simulate --------------------------------------------------------------------------------------------------------

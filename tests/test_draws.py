@@ -13,7 +13,7 @@ from driftls.draws import TAPE, Draws
 from driftls.errors import CorruptFileError, SettingsError
 from driftls.history import Reservoir
 from driftls.testing.trackers import same_snapshot, same_tracker
-from driftls.trackers import SAGA
+from driftls.trackers import RAW, SAGA
 
 GENERATORS = {
     "seed": lambda: 7,
@@ -107,7 +107,7 @@ def test_a_tape_of_another_size_than_can_be_is_refused(size):
 @pytest.mark.parametrize("seed", ["text", -1, 1.5, object()])
 def test_a_seed_that_is_none_is_refused(seed):
     with pytest.raises(SettingsError, match="seed must be"):
-        SAGA(2, seed=seed)
+        SAGA(2, seed=seed, **RAW)
 
 
 @pytest.mark.parametrize("steps", [1, 3, 1000])
@@ -119,7 +119,7 @@ def test_block_size_never_changes_a_result_across_refills_of_the_tape(steps, res
     y = X @ [1.0, 2.0] + generator.normal(size=count)
 
     def learned(sizes):
-        tracker = SAGA(2, steps=steps, seed=4, **({"history": Reservoir(30)} if reservoir else {}))
+        tracker = SAGA(2, steps=steps, seed=4, **({"history": Reservoir(30)} if reservoir else {}), **RAW)
         first = 0
         for size in sizes:
             tracker.partial_fit(X[first : first + size], y[first : first + size])
@@ -136,15 +136,15 @@ def test_block_size_never_changes_a_result_across_refills_of_the_tape(steps, res
 
 def test_more_steps_a_row_than_the_tape_usually_holds():
     X, y = rows()
-    tracker = SAGA(X.shape[1], steps=TAPE + 1000, seed=0).partial_fit(X[:8], y[:8])
+    tracker = SAGA(X.shape[1], steps=TAPE + 1000, seed=0, **RAW).partial_fit(X[:8], y[:8])
     assert tracker.tracking_error().relative < 1e-9  # that many steps solve 8 rows
 
 
 @every_generator
 def test_a_saved_tracker_goes_on_with_its_own_generator(seed, tmp_path):
     X, y = rows()
-    straight = SAGA(X.shape[1], seed=seed()).partial_fit(X, y)
-    stopped = SAGA(X.shape[1], seed=seed()).partial_fit(X[:30], y[:30])
+    straight = SAGA(X.shape[1], seed=seed(), **RAW).partial_fit(X, y)
+    stopped = SAGA(X.shape[1], seed=seed(), **RAW).partial_fit(X[:30], y[:30])
     stopped.save(tmp_path / "t.safetensors")
     again = SAGA.load(tmp_path / "t.safetensors").partial_fit(X[30:], y[30:])
     for tracker in (again, straight):  # on, until the tape was filled anew twice

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from driftls.errors import InputError, SettingsError
 from driftls.evaluate import Evaluation, evaluate
 from driftls.schedules import ridge
-from driftls.trackers import RLS
+from driftls.trackers import RAW, RLS
 
 
 def plain() -> RLS:
@@ -113,7 +113,7 @@ def test_it_is_told_as_a_table_and_as_a_picture() -> None:
 
 
 def test_targets_that_are_all_alike_have_no_r2() -> None:
-    found = evaluate(RLS(1), np.ones((4, 1)), np.zeros(4))
+    found = evaluate(RLS(1, **RAW), np.ones((4, 1)), np.zeros(4))
     assert isinstance(found, Evaluation)
     assert np.isnan(found.r2)
 
@@ -131,7 +131,7 @@ def test_targets_that_are_all_alike_have_no_r2() -> None:
     ],
 )
 def test_what_cannot_be_evaluated_is_told(arguments: tuple[Any, ...], said: str) -> None:
-    tracker = RLS(2)
+    tracker = RLS(2, **RAW)
     with pytest.raises(InputError, match=said):
         evaluate(tracker, *arguments)
     assert len(tracker) == 0
@@ -139,4 +139,4 @@ def test_what_cannot_be_evaluated_is_told(arguments: tuple[Any, ...], said: str)
 
 def test_a_block_has_at_least_a_row() -> None:
     with pytest.raises(SettingsError, match="at least 1 row"):
-        evaluate(RLS(2), np.ones((2, 2)), np.ones(2), block=0)
+        evaluate(RLS(2, **RAW), np.ones((2, 2)), np.ones(2), block=0)

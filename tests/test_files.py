@@ -31,7 +31,7 @@ from driftls.errors import (
     TruncatedFileError,
 )
 from driftls.history import Reservoir
-from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
 
 TESTS = Path(__file__).parent
 
@@ -40,7 +40,7 @@ TESTS = Path(__file__).parent
 def saved(tmp_path):
     """A small tracker, its file, and the file's bytes."""
     X, y = rows(density=0.5)
-    tracker = SAGA(X.shape[1], seed=0, history=Reservoir(3)).partial_fit(sp.csr_array(X[:9]), y[:9])
+    tracker = SAGA(X.shape[1], seed=0, history=Reservoir(3), **RAW).partial_fit(sp.csr_array(X[:9]), y[:9])
     tracker._draws.take(int(8192 - tracker._draws.cursor[0]) - 4)  # a file of a few hundred bytes of data
     path = tmp_path / "t.safetensors"
     tracker.save(path)
@@ -260,7 +260,7 @@ def test_a_function_has_to_be_supplied_again(tmp_path):
     def gamma(n):
         return 0.1 / n**0.5
 
-    tracker = SAGA(X.shape[1], step_size=gamma, regularisation=lambda n: 1.0 / n, seed=0).partial_fit(X, y)
+    tracker = SAGA(X.shape[1], step_size=gamma, regularisation=lambda n: 1.0 / n, seed=0, **RAW).partial_fit(X, y)
     path = tmp_path / "t.safetensors"
     tracker.save(path)
     with pytest.raises(SettingsError, match="step_size was a function of n, which no file can hold: pass step_size="):
@@ -286,8 +286,8 @@ import sys
 import numpy as np
 from driftls.trackers import SAGA
 X = np.random.default_rng(0).normal(size=(2000, 40))
-small = SAGA(40, steps=1, seed=0).partial_fit(X[:7], np.ones(7))
-large = SAGA(40, steps=1, seed=0).partial_fit(X, np.ones(2000))
+small = SAGA(40, steps=1, seed=0, **RAW).partial_fit(X[:7], np.ones(7))
+large = SAGA(40, steps=1, seed=0, **RAW).partial_fit(X, np.ones(2000))
 small.save(sys.argv[1])
 print("saved", flush=True)
 while True:

@@ -18,7 +18,7 @@ from driftls.fit import Sample, _smallest, fit, shown_rows, with_articles
 from driftls.history import Growing, Reservoir
 from driftls.policies import DisjointLinUCB, EnsembleTS, LinTS, LinUCB
 from driftls.policies.registry import POLICIES, make
-from driftls.trackers import CD, GD, RLS, SAGA
+from driftls.trackers import CD, GD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
 
 DIM, SHARDS, NOISE = 6, [300, 1, 512, 0, 87], 0.3
@@ -55,7 +55,7 @@ MAKERS = {
 @pytest.mark.parametrize("name", MAKERS)
 def test_sums_over_shards_give_the_solution_of_all_rows(name, sparse):
     X, y = everything()
-    exact = RLS(DIM).partial_fit(X, y)
+    exact = RLS(DIM, **RAW).partial_fit(X, y)
     found = fit(MAKERS[name](DIM), range(len(SHARDS)), partial(read, sparse=sparse), workers=1)
     assert (found.rows, len(found.policy.tracker)) == (900, 900)
     np.testing.assert_allclose(found.policy.theta, exact.theta, rtol=0, atol=1e-9 * np.abs(exact.theta).max())
@@ -71,7 +71,7 @@ def test_sums_over_shards_give_the_solution_of_all_rows(name, sparse):
 
 def test_the_sums_that_cd_keeps_are_those_of_one_machine():
     found = fit(make("flinucb-cd", DIM), range(len(SHARDS)), read, workers=1).policy.tracker
-    online = CD(DIM).partial_fit(*everything())
+    online = CD(DIM, **RAW).partial_fit(*everything())
     np.testing.assert_allclose(found.sums()[0], online.sums()[0], rtol=1e-9)
     np.testing.assert_allclose(found.target.theta, online.target.theta, rtol=1e-9)
 
@@ -127,9 +127,9 @@ def test_a_sample_of_samples_is_uniform_over_all_rows():
 
 
 ARTICLES = {
-    "linucb": lambda: DisjointLinUCB(DIM, tracker=RLS(DIM), width=ExactWidth(), seed=0),
-    "cd": lambda: DisjointLinUCB(DIM, tracker=CD(DIM), seed=0),
-    "saga": lambda: DisjointLinUCB(DIM, tracker=SAGA(DIM, history=Reservoir(50)), seed=0),
+    "linucb": lambda: DisjointLinUCB(DIM, tracker=RLS(DIM, **RAW), width=ExactWidth(), seed=0),
+    "cd": lambda: DisjointLinUCB(DIM, tracker=CD(DIM, **RAW), seed=0),
+    "saga": lambda: DisjointLinUCB(DIM, tracker=SAGA(DIM, history=Reservoir(50), **RAW), seed=0),
 }
 
 
@@ -181,11 +181,14 @@ def test_each_arm_has_a_model_of_its_own_rows(name):
         (lambda: LinTS(DIM), r"SampleWidth\(\) has to see every row"),
         (lambda: EnsembleTS(DIM), r"EnsembleWidth\(.*\) has to see every row"),
         (lambda: LinUCB(DIM), "unused policy whose tracker is given"),
-        (lambda: LinUCB(tracker=RLS(DIM).partial_fit(np.eye(DIM), np.ones(DIM))), "unused policy"),
+        (lambda: LinUCB(tracker=RLS(DIM, **RAW).partial_fit(np.eye(DIM), np.ones(DIM))), "unused policy"),
         (lambda: make("flinucb-cd", DIM, discount=0.9), "without a discount"),
         (lambda: make("flinucb-saga", DIM), r"SAGA with history=Reservoir"),
-        (lambda: LinUCB(tracker=GD(DIM, history=Growing()), width=DiagonalWidth()), r"fit needs RLS, CD, or SAGA"),
-        (lambda: LinUCB(tracker=SAGA(DIM, history=Reservoir(5)), width=ExactWidth()), r"ExactWidth\(\) has to"),
+        (
+            lambda: LinUCB(tracker=GD(DIM, history=Growing(), **RAW), width=DiagonalWidth()),
+            r"fit needs RLS, CD, or SAGA",
+        ),
+        (lambda: LinUCB(tracker=SAGA(DIM, history=Reservoir(5), **RAW), width=ExactWidth()), r"ExactWidth\(\) has to"),
         (lambda: saga(dim=5001), r"at most 5,000 features, got 5,001\. Use hashed"),
     ],
 )
@@ -264,7 +267,7 @@ def test_the_command_writes_a_policy_that_knows_the_log(days, tmp_path):
     policy = LinUCB.load(out)
     features = policy.features
     assert features == Hashed(60, user_dim=136)
-    exact = RLS(60)
+    exact = RLS(60, **RAW)
     for path in logs.read(days).paths:
         for X, y, _ in shown_rows(path, features):
             exact.partial_fit(X, y)

@@ -12,7 +12,7 @@ import scipy.stats
 from driftls import ridge
 from driftls.errors import InputError, SettingsError
 from driftls.history import FIRST_BYTES, Growing, Reservoir, Window
-from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
 from streams import as_layout, held_rows, numbered, stream
 
 LAYOUTS = pytest.mark.parametrize("layout", ["dense", "sparse"])
@@ -26,7 +26,7 @@ def test_a_growing_history_keeps_every_row_across_many_growth_steps(layout):
     dim = 8
     count = 40 * max(16, FIRST_BYTES // (8 * dim))
     X, y = numbered(0, count, dim)
-    tracker = Diagonal(dim, history=Growing())
+    tracker = Diagonal(dim, history=Growing(), **RAW)
     for first in range(0, count, 997):
         tracker.partial_fit(as_layout(X[first : first + 997], layout), y[first : first + 997])
     kept, targets = held_rows(tracker.history)
@@ -38,7 +38,7 @@ def test_a_growing_history_keeps_every_row_across_many_growth_steps(layout):
 @LAYOUTS
 def test_a_block_larger_than_everything_before_it_is_kept_whole(layout):
     X, y = numbered(0, 30_000, 3)
-    tracker = SAGA(3, history=Growing(), steps=1, seed=0)
+    tracker = SAGA(3, history=Growing(), steps=1, seed=0, **RAW)
     tracker.update(as_layout(X[:1], layout) if layout == "sparse" else X[0], y[0])
     tracker.partial_fit(as_layout(X[1:], layout), y[1:])
     kept, targets = held_rows(tracker.history)
@@ -50,7 +50,7 @@ def test_a_block_larger_than_everything_before_it_is_kept_whole(layout):
 @pytest.mark.parametrize("block", [1, 7, 400])
 def test_a_window_keeps_the_newest_rows(layout, block):
     X, y = numbered(0, 400)
-    tracker = GD(8, history=Window(64), seed=0)
+    tracker = GD(8, history=Window(64), seed=0, **RAW)
     for first in range(0, 400, block):
         tracker.partial_fit(as_layout(X[first : first + block], layout), y[first : first + block])
     kept, targets = held_rows(tracker.history)
@@ -70,7 +70,7 @@ def test_a_reservoir_is_uniform_over_all_rows_seen(layout):
     matrix = as_layout(X, layout)
     counts = np.zeros(count)
     for seed in range(seeds):
-        tracker = GD(2, steps=1, history=Reservoir(capacity), seed=seed).partial_fit(matrix, y)
+        tracker = GD(2, steps=1, history=Reservoir(capacity), seed=seed, **RAW).partial_fit(matrix, y)
         _, targets = held_rows(tracker.history)
         assert len(set(targets)) == capacity
         counts[targets.astype(int) - 1] += 1
@@ -89,7 +89,7 @@ def test_memory_stays_bounded_when_sparse_rows_of_any_length_come_and_go(history
     indices = [np.sort(generator.choice(dim, size=length, replace=False)) for length in lengths]
     start = np.concatenate([[0], np.cumsum(lengths)])
     X = sp.csr_array((np.ones(start[-1]), np.concatenate(indices), start), shape=(count, dim))
-    tracker = SAGA(dim, steps=1, history=history(), seed=0)
+    tracker = SAGA(dim, steps=1, history=history(), seed=0, **RAW)
     largest = 0
     for first in range(0, count, block):
         tracker.partial_fit(X[first : first + block], np.ones(min(block, count - first)))
@@ -110,11 +110,11 @@ def test_a_window_equals_a_tracker_of_the_last_rows_alone(make_tracker, layout):
     X, y = stream(5000, dim=5, density=0.8)
     matrix = as_layout(X, layout)
     settings = {"steps": 60} if make_tracker is CD else {}  # enough to solve the 5 x 5 system in every row
-    tracker = make_tracker(5, history=Window(80), **settings)
+    tracker = make_tracker(5, history=Window(80), **settings, **RAW)
     for first, last in ((0, 50), (50, 500), (500, 501), (501, 5000)):
         tracker.partial_fit(matrix[first:last], y[first:last])
         newest = slice(max(0, last - 80), last)
-        exact = make_tracker(5, **({"method": "cholesky"} if make_tracker is not CD else settings))
+        exact = make_tracker(5, **({"method": "cholesky"} if make_tracker is not CD else settings), **RAW)
         exact.partial_fit(matrix[newest], y[newest])
         np.testing.assert_allclose(tracker.theta, exact.theta, rtol=0, atol=1e-11)
 
@@ -130,9 +130,9 @@ def test_what_an_outlier_did_to_the_last_digits_leaves_the_window_with_it(make_t
     else:  # a fixed step cannot take such a row: let it be the reward
         settings = {"seed": 0, "step_size": 0.02, "steps": 30, "guard": False}
         y[500] *= 1e14
-    tracker = make_tracker(5, history=Window(100), **settings).partial_fit(X, y)
-    clean = make_tracker(5, history=Window(100), **settings).partial_fit(X[1000:], y[1000:])
-    exact = RLS(5, method="cholesky").partial_fit(X[-100:], y[-100:]).theta
+    tracker = make_tracker(5, history=Window(100), **settings, **RAW).partial_fit(X, y)
+    clean = make_tracker(5, history=Window(100), **settings, **RAW).partial_fit(X[1000:], y[1000:])
+    exact = RLS(5, method="cholesky", **RAW).partial_fit(X[-100:], y[-100:]).theta
     error = np.abs(tracker.theta - exact).max()
     assert error < 1e-8 or error < 1.5 * np.abs(clean.theta - exact).max()
 
@@ -141,7 +141,7 @@ def test_what_an_outlier_did_to_the_last_digits_leaves_the_window_with_it(make_t
 @pytest.mark.parametrize("make_tracker", [SAG, SAGA])
 def test_the_sum_of_stored_gradients_is_that_of_the_rows_held(make_tracker, history):
     X, y = stream(3000, dim=5)
-    tracker = make_tracker(5, history=history(), seed=0, steps=2).partial_fit(X, y)
+    tracker = make_tracker(5, history=history(), seed=0, steps=2, **RAW).partial_fit(X, y)
     kept, _ = held_rows(tracker.history)
     state = tracker.snapshot()[1]
     np.testing.assert_allclose(
@@ -162,20 +162,20 @@ def test_a_capacity_that_cannot_be_is_refused(kind, capacity):
 @pytest.mark.parametrize("history", [Growing, "growing", 100, np.eye(2)])
 def test_what_is_not_a_history_is_refused(history):
     with pytest.raises(SettingsError, match="history must be a Growing"):
-        SAGA(2, history=history)
+        SAGA(2, history=history, **RAW)
 
 
 @pytest.mark.parametrize(
     ("make_tracker", "complaint"),
     [
-        (lambda: RLS(2, history=Reservoir(5)), "needs no reservoir"),
-        (lambda: CD(2, history=Reservoir(5)), "needs no reservoir"),
-        (lambda: Diagonal(2, history=Reservoir(5)), "cannot take a row back"),
-        (lambda: Diagonal(2, history=Window(5)), "cannot take a row back"),
-        (lambda: RLS(2, discount=0.9, history=Window(5)), "both forget"),
-        (lambda: CD(2, discount=0.9, history=Window(5)), "both forget"),
-        (lambda: RLS(2, discount=0.9, regularisation=0.1), "total ridge is constant"),
-        (lambda: RLS(2, method="inverse", regularisation=ridge(0.0)), "cannot be inverted"),
+        (lambda: RLS(2, history=Reservoir(5), **RAW), "needs no reservoir"),
+        (lambda: CD(2, history=Reservoir(5), **RAW), "needs no reservoir"),
+        (lambda: Diagonal(2, history=Reservoir(5), **RAW), "cannot take a row back"),
+        (lambda: Diagonal(2, history=Window(5), **RAW), "cannot take a row back"),
+        (lambda: RLS(2, discount=0.9, history=Window(5), **RAW), "both forget"),
+        (lambda: CD(2, discount=0.9, history=Window(5), **RAW), "both forget"),
+        (lambda: RLS(2, discount=0.9, regularisation=0.1, **RAW), "total ridge is constant"),
+        (lambda: RLS(2, method="inverse", regularisation=ridge(0.0), **RAW), "cannot be inverted"),
     ],
 )
 def test_a_history_that_a_tracker_cannot_use_is_refused(make_tracker, complaint):
@@ -188,7 +188,7 @@ def test_a_history_that_a_tracker_cannot_use_is_refused(make_tracker, complaint)
     "kind", [Growing, lambda: Window(5), lambda: Reservoir(5)], ids=["growing", "window", "reservoir"]
 )
 def test_a_refused_block_reserves_no_room(kind, layout):
-    tracker = SAGA(3, history=kind(), seed=0).partial_fit(as_layout(np.eye(3), layout), np.ones(3))
+    tracker = SAGA(3, history=kind(), seed=0, **RAW).partial_fit(as_layout(np.eye(3), layout), np.ones(3))
     before = {name: array.size for name, array in tracker.history.arrays.items()}
     broken = sp.csr_array(np.eye(3))
     broken.indptr, broken.indices = broken.indptr.astype(np.int64), broken.indices.astype(np.int64)

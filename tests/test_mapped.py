@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from cases import CASES, make, name, rows
 from driftls.errors import CorruptFileError, FileFormatError, NewerFileError, SettingsError
 from driftls.history import FIRST_BYTES, Growing, Mapped, Reservoir, Window
-from driftls.trackers import SAGA
+from driftls.trackers import RAW, SAGA
 from streams import as_layout, held_rows, numbered, stream
 
 LAYOUTS = pytest.mark.parametrize("layout", ["dense", "sparse"])
@@ -27,7 +27,7 @@ LAYOUTS = pytest.mark.parametrize("layout", ["dense", "sparse"])
 
 def test_one_history_cannot_serve_two_trackers(tmp_path):
     for history in (Growing(), Window(5), Reservoir(5), Mapped(tmp_path / "rows")):
-        first, second = SAGA(2, history=history, seed=0), SAGA(2, history=history, seed=0)
+        first, second = SAGA(2, history=history, seed=0, **RAW), SAGA(2, history=history, seed=0, **RAW)
         first.partial_fit(np.eye(2), [1.0, 2.0])
         with pytest.raises(SettingsError, match="a history serves one tracker"):
             second.partial_fit(np.eye(2), [1.0, 2.0])
@@ -38,10 +38,10 @@ def test_one_history_cannot_serve_two_trackers(tmp_path):
 
 
 def test_two_owners_of_one_folder_are_refused(tmp_path):
-    first = SAGA(2, history=Mapped(tmp_path / "rows"), seed=0).partial_fit(np.eye(2), [1.0, 2.0])
+    first = SAGA(2, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(np.eye(2), [1.0, 2.0])
     first.save(tmp_path / "t.safetensors")
     with pytest.raises(SettingsError, match="in use by another tracker"):
-        SAGA(2, history=Mapped(tmp_path / "rows"), seed=0).partial_fit(np.eye(2), [1.0, 2.0])
+        SAGA(2, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(np.eye(2), [1.0, 2.0])
     with pytest.raises(SettingsError, match="in use by another tracker"):
         SAGA.load(tmp_path / "t.safetensors")
     first.history.close()
@@ -49,7 +49,7 @@ def test_two_owners_of_one_folder_are_refused(tmp_path):
 
 
 def test_a_folder_is_let_go_with_its_tracker(tmp_path):
-    first = SAGA(2, history=Mapped(tmp_path / "rows"), seed=0).partial_fit(np.eye(2), [1.0, 2.0])
+    first = SAGA(2, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(np.eye(2), [1.0, 2.0])
     first.save(tmp_path / "t.safetensors")
     del first
     assert len(SAGA.load(tmp_path / "t.safetensors")) == 2
@@ -57,7 +57,7 @@ def test_a_folder_is_let_go_with_its_tracker(tmp_path):
 
 def test_a_closed_history_can_no_longer_be_learned_into(tmp_path):
     X, y = stream(30)
-    closed = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0).partial_fit(X, y)
+    closed = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(X, y)
     closed.save(tmp_path / "t.safetensors")
     closed.history.close()
     again = SAGA.load(tmp_path / "t.safetensors")
@@ -74,19 +74,19 @@ def test_a_closed_history_can_no_longer_be_learned_into(tmp_path):
 
 def test_a_folder_that_holds_rows_is_refused_with_advice(tmp_path):
     X, y = stream(30)
-    first = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0).partial_fit(X, y)
+    first = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(X, y)
     first.history.close()
-    second = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0)
+    second = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0, **RAW)
     with pytest.raises(SettingsError, match=r"already holds rows.*Mapped\.read"):
         second.partial_fit(X, y)
     # the advice works, and the refusal has not kept the folder
     kept, targets = Mapped.read(tmp_path / "rows")
-    third = SAGA(4, history=Mapped(tmp_path / "other"), seed=0).partial_fit(kept, targets)
+    third = SAGA(4, history=Mapped(tmp_path / "other"), seed=0, **RAW).partial_fit(kept, targets)
     np.testing.assert_array_equal(third.theta, first.theta)
 
 
 def test_a_folder_whose_first_rows_were_refused_is_free(tmp_path):
-    tracker = SAGA(2, history=Mapped(tmp_path / "rows"), seed=0)
+    tracker = SAGA(2, history=Mapped(tmp_path / "rows"), seed=0, **RAW)
     with pytest.raises(ValueError, match="finite"):
         tracker.partial_fit([[np.nan, 1.0]], [1.0])
     tracker.partial_fit(sp.csr_array(np.eye(2)), [1.0, 2.0])
@@ -117,7 +117,7 @@ def test_mapped_grows_over_many_steps_and_can_be_read_meanwhile(layout, tmp_path
     dim = 8
     count = 9 * FIRST_BYTES // (8 * dim)
     X, y = numbered(0, count, dim)
-    tracker = SAGA(dim, steps=1, seed=0, history=Mapped(tmp_path / "rows"))
+    tracker = SAGA(dim, steps=1, seed=0, history=Mapped(tmp_path / "rows"), **RAW)
     for first in range(0, count, 3000):
         tracker.partial_fit(as_layout(X[first : first + 3000], layout), y[first : first + 3000])
         held = min(first + 3000, count)
@@ -133,8 +133,8 @@ def test_mapped_grows_over_many_steps_and_can_be_read_meanwhile(layout, tmp_path
 def test_rows_that_came_after_a_save_are_dropped_when_it_is_loaded(layout, tmp_path):
     X, y = stream(300, density=0.7)
     matrix = as_layout(X, layout)
-    straight = SAGA(4, seed=0).partial_fit(matrix, y)
-    tracker = SAGA(4, seed=0, history=Mapped(tmp_path / "rows")).partial_fit(matrix[:100], y[:100])
+    straight = SAGA(4, seed=0, **RAW).partial_fit(matrix, y)
+    tracker = SAGA(4, seed=0, history=Mapped(tmp_path / "rows"), **RAW).partial_fit(matrix[:100], y[:100])
     tracker.save(tmp_path / "t.safetensors")
     tracker.partial_fit(matrix[200:], y[200:])
     assert len(tracker.history) == 200
@@ -154,7 +154,7 @@ from driftls.trackers import SAGA
 from streams import as_layout, numbered, stream
 folder, layout = sys.argv[1:]
 X, y = stream(400, dim=8, density=0.7)
-tracker = SAGA(8, steps=1, seed=0, guard=False, history=Mapped(folder + "/rows"))
+tracker = SAGA(8, steps=1, seed=0, guard=False, history=Mapped(folder + "/rows"), **RAW)
 tracker.partial_fit(as_layout(X, layout), y)
 tracker.save(folder + "/t.safetensors")
 print("saved", flush=True)
@@ -198,7 +198,7 @@ def test_a_mapped_history_survives_a_kill_in_mid_stream(layout, after, tmp_path)
     again = SAGA.load(tmp_path / "t.safetensors")
     assert len(again) == 400
     X, y = stream(600, dim=8, seed=9, density=0.7)
-    straight = SAGA(8, steps=1, seed=0).partial_fit(as_layout(first_X, layout), first_y)
+    straight = SAGA(8, steps=1, seed=0, **RAW).partial_fit(as_layout(first_X, layout), first_y)
     again.partial_fit(as_layout(X, layout), y)
     straight.partial_fit(as_layout(X, layout), y)
     np.testing.assert_array_equal(again.theta, straight.theta)
@@ -209,7 +209,7 @@ def test_a_mapped_history_survives_a_kill_in_mid_stream(layout, after, tmp_path)
 def saved(tmp_path):
     """A folder with the rows of a saved tracker, whose process is gone."""
     X, y = stream(30)
-    tracker = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0).partial_fit(X, y)
+    tracker = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(X, y)
     tracker.save(tmp_path / "t.safetensors")
     tracker.history.close()
     return tmp_path
@@ -223,7 +223,7 @@ def test_a_folder_of_a_newer_version_is_refused(saved):
     with pytest.raises(NewerFileError, match="version 3"):
         Mapped.read(saved / "rows")
     with pytest.raises(NewerFileError, match="version 3"):
-        SAGA(4, history=Mapped(saved / "rows"), seed=0).partial_fit(*stream(3))
+        SAGA(4, history=Mapped(saved / "rows"), seed=0, **RAW).partial_fit(*stream(3))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_damaged_folder_gets_its_own_clear_error(saved, damage, error, complai
 def test_a_folder_of_another_tracker_is_not_mistaken_for_its_own(saved):
     for file in (saved / "rows").iterdir():
         file.unlink()
-    other = SAGA(7, history=Mapped(saved / "rows"), seed=0).partial_fit(*stream(50, dim=7))
+    other = SAGA(7, history=Mapped(saved / "rows"), seed=0, **RAW).partial_fit(*stream(50, dim=7))
     other.history.close()
     with pytest.raises(FileFormatError, match="rows of another tracker"):
         SAGA.load(saved / "t.safetensors")
@@ -279,7 +279,7 @@ from driftls.trackers import SAGA
 import scipy.sparse as sp
 
 folder, kind = sys.argv[1], {"dense": np.array, "sparse": sp.csr_array}[sys.argv[2]]
-tracker, generator = SAGA(400, seed=0, history=Mapped(folder + "/rows")), np.random.default_rng(0)
+tracker, generator = SAGA(400, seed=0, history=Mapped(folder + "/rows"), **RAW), np.random.default_rng(0)
 taken = refused = 0
 for size in (1, 1, 20, 5) * 20:
     X = kind(generator.normal(size=(size, 400)))

@@ -14,7 +14,7 @@ from driftls.paper.actions import ActionSet, Ball, Ellipsoid, LinearBandit, Sphe
 from driftls.paper.pege import PEGE, play
 from driftls.paper.theory import check_admissible
 from driftls.schedules import Power
-from driftls.trackers import CD, GD, OLS, SAGA
+from driftls.trackers import CD, GD, OLS, RAW, SAGA
 
 TILTED = np.array([[0.5, 0.2, 0.0], [0.2, 0.4, 0.1], [0.0, 0.1, 0.3]])
 SKEWED = np.array([[0.8, 0.6, 0.0], [0.0, 0.8, 0.6], [0.6, 0.0, 0.8]])  # of length 1, not orthogonal
@@ -30,7 +30,9 @@ METHODS = {
     "averaged": lambda actions, seed=0: PEGE.fast(actions, seed=seed),
     "theorem": lambda actions, seed=0: PEGE.fast(actions, step="theorem", seed=seed),
     "printed": lambda actions, seed=0: PEGE.fast(actions, step="printed", seed=seed),
-    "SAGA": lambda actions, seed=0: PEGE(actions, method=SAGA(actions.dim, regularisation=0.0, steps=4, seed=seed)),
+    "SAGA": lambda actions, seed=0: PEGE(
+        actions, method=SAGA(actions.dim, regularisation=0.0, steps=4, seed=seed, **RAW)
+    ),
 }
 each_set = pytest.mark.parametrize("actions", SETS.values(), ids=SETS)
 each_method = pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
@@ -87,7 +89,7 @@ def test_phase_m_explores_the_basis_and_then_plays_one_action_m_times(actions, m
 def test_exploitation_uses_the_last_iterate_and_learns_nothing():
     actions, env = Sphere(4), bandit(Sphere(4), seed=3)
     policy = PEGE.fast(actions, step="theorem", seed=5)
-    alone = GD(4, step_size=Power.theorem_one(mu=1 / 8), regularisation=0.0, averaging=None, steps=1, seed=5)
+    alone = GD(4, step_size=Power.theorem_one(mu=1 / 8), regularisation=0.0, averaging=None, steps=1, seed=5, **RAW)
     for n in range(1, 400):
         x, exploring = policy.choose(), policy.exploring
         reward = env.reward(n, x)
@@ -205,7 +207,7 @@ def test_the_printed_step_blows_up_and_the_theorem_s_does_not():
     assert max(largest["theorem"] + largest["averaged"]) < 6
     assert np.median(largest["printed"]) > 1000
     step = PEGE.fast(Sphere(50), step="printed").tracker.step_size
-    guarded = PEGE(Sphere(50), method=GD(50, step_size=step, regularisation=0.0))
+    guarded = PEGE(Sphere(50), method=GD(50, step_size=step, regularisation=0.0, **RAW))
     with pytest.raises(DivergenceError, match="step_size times the row's squared norm"):
         play(guarded, bandit(Sphere(50)), 50)
 
@@ -214,7 +216,7 @@ def test_the_printed_step_blows_up_and_the_theorem_s_does_not():
 def test_averaged_steps_are_within_order_one_over_m_of_least_squares(actions):
     """For basis actions of length 1 the distance is at most (1 + gamma d)||last iterate||/(gamma lambda_PEGE m)."""
     env, exact, averaged = bandit(actions), PEGE(actions), PEGE.fast(actions)
-    last = PEGE(actions, method=GD(3, step_size=0.5, newest=True, averaging=None))
+    last = PEGE(actions, method=GD(3, step_size=0.5, newest=True, averaging=None, **RAW))
     for m in range(1, 301):
         for policy in (exact, averaged, last):
             play(policy, env, 3)
@@ -269,9 +271,9 @@ def test_settings_that_cannot_work_are_refused():
     with pytest.raises(SettingsError, match='must be "basis", "ols" or a tracker'):
         PEGE(Sphere(3), method="inverse")
     with pytest.raises(SettingsError, match="new tracker with dim=3, got one with dim=4"):
-        PEGE(Sphere(3), method=OLS(4))
+        PEGE(Sphere(3), method=OLS(4, **RAW))
     with pytest.raises(SettingsError, match="has seen 1 rows"):
-        PEGE(Sphere(3), method=OLS(3).partial_fit(np.ones((1, 3)), [1.0]))
+        PEGE(Sphere(3), method=OLS(3, **RAW).partial_fit(np.ones((1, 3)), [1.0]))
     with pytest.raises(SettingsError, match='"averaged", "theorem" or "printed", got \'best\''):
         PEGE.fast(Sphere(3), step="best")
     with pytest.raises(SettingsError, match=r"at most 1 \(A2\); these reach 2"):
@@ -334,7 +336,7 @@ def test_the_paper_s_policies_are_ols_and_fols_gd():
 
 def test_any_tracker_will_do():
     env = bandit(Sphere(3), seed=1)
-    for tracker in (CD(3), SAGA(3, seed=0)):
+    for tracker in (CD(3, **RAW), SAGA(3, seed=0, **RAW)):
         policy = PEGE(Sphere(3), method=tracker)
         play(policy, env, 5000)
         assert policy.choose() @ env.theta(1) > 0.9

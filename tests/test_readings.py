@@ -22,7 +22,7 @@ from driftls.paper import theory
 from driftls.paper.actions import Ball, Ellipsoid, LinearBandit, Sphere
 from driftls.paper.pege import PEGE
 from driftls.policies import LinUCB
-from driftls.trackers import GD, OLS, RLS, SAG, SAGA, SVRG
+from driftls.trackers import GD, OLS, RAW, RLS, SAG, SAGA, SVRG
 from driftls.widths import ExactWidth, PhiWidth
 
 ROOT = Path(__file__).parent.parent
@@ -72,11 +72,11 @@ CONSTANT = {"step_size": 0.2, "regularisation": 0.5, "steps": 8, "seed": 0}
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: GD(1, averaging=None, **CONSTANT),
-        lambda: SVRG(1, anchor="average", **CONSTANT),
-        lambda: SVRG(1, **CONSTANT),
-        lambda: SAG(1, **CONSTANT),
-        lambda: SAGA(1, **CONSTANT),
+        lambda: GD(1, averaging=None, **CONSTANT, **RAW),
+        lambda: SVRG(1, anchor="average", **CONSTANT, **RAW),
+        lambda: SVRG(1, **CONSTANT, **RAW),
+        lambda: SAG(1, **CONSTANT, **RAW),
+        lambda: SAGA(1, **CONSTANT, **RAW),
     ],
     ids=["GD", "SVRG average", "SVRG", "SAG", "SAGA"],
 )
@@ -92,7 +92,7 @@ def test_row_02_frls_gd_follows_lambda_on_noisy_rows():
     rng, lam = np.random.default_rng(3), 0.2
     X = unit_rows(rng, 20_000, 3)
     y = X @ [1.0, -2.0, 0.5] + 0.3 * rng.normal(size=len(X))
-    tracker = GD(3, step_size=Power(2.0, 20.0, 1.0), regularisation=lam, averaging=None, steps=1, seed=0)
+    tracker = GD(3, step_size=Power(2.0, 20.0, 1.0), regularisation=lam, averaging=None, steps=1, seed=0, **RAW)
     theta = tracker.partial_fit(X, y).theta
     A, b = X.T @ X / len(X), X.T @ y / len(X)
     near, far = (np.linalg.norm(theta - np.linalg.solve(A + k * lam * np.eye(3), b)) for k in (1, 2))
@@ -103,7 +103,7 @@ def test_row_02_frls_gd_follows_lambda_on_noisy_rows():
 def test_row_03_a_row_is_learned_first_and_can_be_drawn_at_once():
     """Row n is e_n: the support of theta tells which rows were drawn."""
     dim, seed = 40, 5
-    tracker = GD(dim, step_size=0.5, regularisation=0.0, averaging=None, steps=1, seed=seed)
+    tracker = GD(dim, step_size=0.5, regularisation=0.0, averaging=None, steps=1, seed=seed, **RAW)
     drawn = [int(u * n) for n, u in enumerate(Draws(seed).take(dim), 1)]  # among n rows, the present one included
     assert any(i == n - 1 for n, i in enumerate(drawn[1:], 2))
     for n in range(1, dim + 1):
@@ -147,7 +147,7 @@ def explore(step, dim, seed, guard):
     """The largest norm of theta while exploring a basis in turn."""
     rng = np.random.default_rng(seed)
     theta_star = unit_rows(rng, 1, dim)[0]
-    tracker = GD(dim, step_size=step, regularisation=0.0, averaging=None, steps=1, seed=seed, guard=guard)
+    tracker = GD(dim, step_size=step, regularisation=0.0, averaging=None, steps=1, seed=seed, guard=guard, **RAW)
     largest = 0.0
     for n in range(6 * dim):
         tracker.update(np.eye(dim)[n % dim], float(theta_star[n % dim] + rng.uniform(-0.5, 0.5)))
@@ -229,7 +229,7 @@ def test_row_10_with_a_basis_exact_least_squares_is_one_solve_with_the_means():
     half = rng.normal(size=(dim, dim))
     B = Ellipsoid(half @ half.T + np.eye(dim)).basis()
     y = rng.normal(size=(phases, dim))
-    exact = OLS(dim).partial_fit(np.tile(B, (phases, 1)), y.ravel())
+    exact = OLS(dim, intercept=False).partial_fit(np.tile(B, (phases, 1)), y.ravel())
     np.testing.assert_allclose(exact.theta, np.linalg.solve(B, y.mean(axis=0)), atol=1e-10)
 
 
@@ -270,7 +270,9 @@ def test_row_11_a_sum_as_anchor_diverges_and_an_average_does_not():
     theta, averaged = printed_svrg(X, y, average=True)
     assert summed[-1] > 1e6
     assert max(averaged) < 3.0  # ||theta*|| = 2
-    ours = SVRG(4, anchor="average", step_size=0.05, regularisation=ridge(1.0), steps=1, seed=1).partial_fit(X, y)
+    ours = SVRG(4, anchor="average", step_size=0.05, regularisation=ridge(1.0), steps=1, seed=1, **RAW).partial_fit(
+        X, y
+    )
     np.testing.assert_allclose(ours.theta, theta, atol=1e-10)
 
 
@@ -280,7 +282,7 @@ def test_row_11_the_refreshed_anchor_s_gradient_stays_exact(history, layout):
     rng = np.random.default_rng(4)
     X = unit_rows(rng, 100, 6) * (rng.random((100, 6)) < 0.6)
     y = X @ np.arange(6.0) + 0.1 * rng.normal(size=100)
-    tracker = SVRG(6, every=17, steps=3, history=history(), seed=0)
+    tracker = SVRG(6, every=17, steps=3, history=history(), seed=0, **RAW)
     for n in range(100):
         tracker.partial_fit(sp.csr_array(X[n : n + 1]) if layout == "sparse" else X[n : n + 1], y[n : n + 1])
         rows, targets = tracker.history.matrix()
@@ -340,7 +342,7 @@ def test_row_13_the_policies_show_the_same():
     """Arms e_1 and e_2, of which only e_1 is pulled: squared widths 1/(n + 1) and 1."""
     arms, n = np.eye(2), 4000
     printed = paper.flinucb_gd(2, seed=0)
-    regularised = LinUCB(tracker=SAGA(2, seed=0), width=PhiWidth(), kappa=1.0, seed=0)
+    regularised = LinUCB(tracker=SAGA(2, seed=0, **RAW), width=PhiWidth(), kappa=1.0, seed=0)
     for policy in (printed, regularised):
         policy.choose(arms, ids=[0, 1])
         for _ in range(n):
@@ -357,8 +359,8 @@ def test_row_13_the_policies_show_the_same():
 def test_row_14_phi_belongs_to_an_id_and_works_only_where_arms_recur():
     env, rng = FixedArms(10, 30, seed=0), np.random.default_rng(0)
     arms, ids = env.round(1)
-    policy = LinUCB(tracker=SAGA(10, seed=0), width=PhiWidth(steps=8), kappa=0.6, seed=0)
-    exact = LinUCB(tracker=RLS(10), width=ExactWidth(), kappa=0.6)
+    policy = LinUCB(tracker=SAGA(10, seed=0, **RAW), width=PhiWidth(steps=8), kappa=0.6, seed=0)
+    exact = LinUCB(tracker=RLS(10, **RAW), width=ExactWidth(), kappa=0.6)
     policy.choose(arms, ids=ids)
     for k in rng.integers(0, 3, size=1000):
         for each in (policy, exact):
@@ -381,7 +383,7 @@ def clicks(seed, rows=5000, dim=40):
 
 def test_row_15_theta_zero_has_relative_error_one_however_small_the_absolute_one():
     X, y = clicks(0)
-    idle = GD(40, step_size=0.0, averaging=None, seed=0).partial_fit(X, y)
+    idle = GD(40, step_size=0.0, averaging=None, seed=0, **RAW).partial_fit(X, y)
     assert not idle.theta.any()
     assert idle.tracking_error().relative == 1.0
     assert idle.tracking_error().absolute < 0.25
@@ -394,7 +396,7 @@ def test_row_15_the_paper_s_settings_look_good_in_absolute_terms_alone(seed):
         error = make(40, seed=seed).partial_fit(X, y).tracking_error()
         assert error.absolute < 0.2
         assert error.relative > 0.4
-    assert SAGA(40, seed=seed).partial_fit(X, y).tracking_error().relative < 0.25
+    assert SAGA(40, seed=seed, **RAW).partial_fit(X, y).tracking_error().relative < 0.25
 
 
 def test_row_16_the_start_is_never_forgotten_with_the_paper_s_settings():
@@ -410,7 +412,7 @@ def test_row_16_the_start_is_never_forgotten_with_the_paper_s_settings():
     rest = n[-1] ** -0.4 / 0.4  # bounds the sum of 1/((100+k) k^0.4) over all later k
     assert shares[-1] * np.exp(-1.01 * rest) > 0.5
     # gamma lambda of order 1/n instead: as a power of n, to zero
-    forgets = left(GD(2, step_size=Power(0.5), regularisation=Power(1.0, 1.0, 1.0)))
+    forgets = left(GD(2, step_size=Power(0.5), regularisation=Power(1.0, 1.0, 1.0), **RAW))
     assert forgets[-1] < 0.01
     assert forgets[-1] / forgets[999] == pytest.approx(0.1, rel=0.01)
 
@@ -439,14 +441,14 @@ def test_row_17_memory_is_bounded_on_request(tmp_path):
     rng = np.random.default_rng(0)
     X = unit_rows(rng, 3000, 4)
     for history in (Reservoir(100), Window(100)):
-        tracker = SAGA(4, history=history, seed=0).partial_fit(X, X[:, 0])
+        tracker = SAGA(4, history=history, seed=0, **RAW).partial_fit(X, X[:, 0])
         assert len(tracker) == 3000
         assert len(history) == len(history.rows.X) == len(tracker._state.residual) == 100
     mapped = Mapped(tmp_path / "rows")
-    SAGA(4, history=mapped, seed=0).partial_fit(X, X[:, 0])
+    SAGA(4, history=mapped, seed=0, **RAW).partial_fit(X, X[:, 0])
     assert isinstance(mapped.rows.X, np.memmap)
     mapped.close()
-    sparse = SAGA(100_000, history=Window(100), seed=0)
+    sparse = SAGA(100_000, history=Window(100), seed=0, **RAW)
     sparse.partial_fit(sp.random_array((300, 100_000), density=2e-5, rng=rng, format="csr"), np.ones(300))
     kept = sparse.history.rows
     assert kept.values.nbytes + kept.indices.nbytes < 100 * 8 * 100  # dense rows would need a thousand times as much
@@ -455,7 +457,7 @@ def test_row_17_memory_is_bounded_on_request(tmp_path):
 def test_row_18_with_user_features_alone_a_shared_theta_scores_every_arm_alike():
     rng = np.random.default_rng(0)
     users = (rng.random((400, 6)) < 0.4).astype(float)
-    tracker = SAGA(6, seed=0).partial_fit(users, rng.random(400))
+    tracker = SAGA(6, seed=0, **RAW).partial_fit(users, rng.random(400))
     pool = np.tile(users[0], (20, 1))  # twenty articles that bring no features of their own
     assert np.ptp(tracker.predict(pool)) == 0.0
 
@@ -463,7 +465,9 @@ def test_row_18_with_user_features_alone_a_shared_theta_scores_every_arm_alike()
 def test_row_19_the_three_exact_routes_give_one_answer():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 6)), rng.normal(size=200)
-    routes = [RLS(6, method=method).partial_fit(X, y).theta for method in ("inverse", "sherman-morrison", "cholesky")]
+    routes = [
+        RLS(6, method=method, **RAW).partial_fit(X, y).theta for method in ("inverse", "sherman-morrison", "cholesky")
+    ]
     for theta in routes[1:]:
         np.testing.assert_allclose(theta, routes[0], atol=1e-10)
 

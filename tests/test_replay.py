@@ -21,7 +21,7 @@ from driftls.logs.log import EventLog, Log
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.policies.registry import as_disjoint, make
 from driftls.replay import replay
-from driftls.trackers import CD, RLS, SAGA, Diagonal
+from driftls.trackers import CD, RAW, RLS, SAGA, Diagonal
 from driftls.widths import DiagonalWidth, ExactWidth
 
 
@@ -62,7 +62,7 @@ def six_by_six(lines, seed):
 
 
 def saga(*, seed, **more):
-    return DisjointLinUCB(136, tracker=SAGA(136), seed=seed, **more)
+    return DisjointLinUCB(136, tracker=SAGA(136, **RAW), seed=seed, **more)
 
 
 def same(one, other):
@@ -75,11 +75,11 @@ def same(one, other):
 
 COMBINATIONS = {
     "disjoint SAGA, diagonal": (lambda: saga(seed=5), None),
-    "disjoint RLS, exact": (lambda: DisjointLinUCB(136, tracker=RLS(136), width=ExactWidth(), seed=5), None),
-    "disjoint, floor": (lambda: DisjointLinUCB(136, tracker=Diagonal(136), epsilon=0.3, seed=5), None),
+    "disjoint RLS, exact": (lambda: DisjointLinUCB(136, tracker=RLS(136, **RAW), width=ExactWidth(), seed=5), None),
+    "disjoint, floor": (lambda: DisjointLinUCB(136, tracker=Diagonal(136, **RAW), epsilon=0.3, seed=5), None),
     "disjoint, printed phi": (lambda: as_disjoint(make("flinucb-gd", 136, seed=5), 5), None),
     "crosses": (
-        lambda: LinUCB(tracker=SAGA(136 * 100, seed=5), width=DiagonalWidth(), seed=5),
+        lambda: LinUCB(tracker=SAGA(136 * 100, seed=5, **RAW), width=DiagonalWidth(), seed=5),
         lambda: UserArmCrosses(136, articles=100),
     ),
     "hashed": (lambda: LinUCB(512, seed=5), lambda: Hashed(512, user_dim=136)),
@@ -110,7 +110,7 @@ def test_both_engines_agree_on_dense_outer_products_of_a_changing_pool():
     events = list(six_by_six(600, 1))
     ends = []
     for engine in ("compiled", "python"):
-        policy = LinUCB(tracker=CD(36), width=DiagonalWidth(), seed=2)
+        policy = LinUCB(tracker=CD(36, **RAW), width=DiagonalWidth(), seed=2)
         run = replay(policy, EventLog(events), engine=engine)
         ends.append((run.traces, run.settings["estimates"], policy.tracker.theta.tolist()))
         assert getattr(policy, "features", None) is None  # the caller's policy is as it was, but for what it learned
@@ -267,7 +267,7 @@ def test_a_checkpoint_does_not_depend_on_how_a_log_is_cut_or_stored(day, tmp_pat
 def test_resumed_features_number_articles_as_they_did(day, tmp_path):
     def made():
         features = UserArmCrosses(136, articles=100)
-        return LinUCB(tracker=SAGA(features.dim, seed=5), width=DiagonalWidth(), seed=5), features
+        return LinUCB(tracker=SAGA(features.dim, seed=5, **RAW), width=DiagonalWidth(), seed=5), features
 
     policy, features = made()
     straight = replay(policy, day, features=features)
@@ -325,7 +325,7 @@ def test_users_alone_and_one_model_an_article_go_together_event_by_event(day):
 
 
 def test_a_run_says_what_it_was_without_addresses(day, tmp_path):
-    policy = DisjointLinUCB(136, tracker=SAGA(136, regularisation=lambda n: 60.0 / n), seed=1)
+    policy = DisjointLinUCB(136, tracker=SAGA(136, regularisation=lambda n: 60.0 / n, **RAW), seed=1)
     run = replay(policy, EventLog(list(day.kept[0].part(0, 200))))
     run.save(tmp_path / "run.json")
     text = (tmp_path / "run.json").read_text()
@@ -338,7 +338,7 @@ def test_times_are_told_apart_and_hold_no_compilation(day):
     """A width that no other test compiles: its first replay is not much dearer than its second"""
     spent = []
     for _ in range(2):
-        policy = DisjointLinUCB(136, tracker=CD(136), seed=1)
+        policy = DisjointLinUCB(136, tracker=CD(136, **RAW), seed=1)
         run = replay(policy, day, limit=500)
         spent.append(run.seconds["play"])
         assert set(run.seconds) == {"play", "learn", "read", "shadow"}
@@ -354,12 +354,12 @@ def test_the_estimate_that_is_valid_for_the_log_leads(day):
         p = weights / weights.sum()
         shown = int(rng.choice(len(p), p=p))
         skewed.append(replace(event, shown=shown, propensity=float(p[shown])))
-    told = replay(LinUCB(tracker=CD(36), width=DiagonalWidth(), seed=2), EventLog(skewed)).settings
+    told = replay(LinUCB(tracker=CD(36, **RAW), width=DiagonalWidth(), seed=2), EventLog(skewed)).settings
     assert told["leading"] == "snips"
     assert "not uniform" in told["why"]
     assert any("replay is biased here" in text for text in told["warnings"])
     unknown = [replace(event, propensity=None) for event in skewed]
-    told = replay(LinUCB(tracker=CD(36), width=DiagonalWidth(), seed=2), EventLog(unknown)).settings
+    told = replay(LinUCB(tracker=CD(36, **RAW), width=DiagonalWidth(), seed=2), EventLog(unknown)).settings
     assert told["leading"] == "replay"
     assert any("no estimate is valid" in text for text in told["warnings"])
     assert set(told["estimates"]) == {"replay"}
@@ -367,9 +367,13 @@ def test_the_estimate_that_is_valid_for_the_log_leads(day):
 
 def test_tracking_and_width_errors_are_against_the_exact_solution_of_the_same_rows(day):
     asked = {"features": Hashed(64, user_dim=136), "metrics": ["tracking_error", "width_error"], "limit": 1000}
-    exact = replay(LinUCB(tracker=RLS(64), width=ExactWidth(), seed=1), day, **asked | {"metrics": ["tracking_error"]})
+    exact = replay(
+        LinUCB(tracker=RLS(64, **RAW), width=ExactWidth(), seed=1), day, **asked | {"metrics": ["tracking_error"]}
+    )
     assert exact.last("relative_tracking_error") < 1e-9
-    run = replay(LinUCB(tracker=SAGA(64, seed=1, history=Growing()), width=DiagonalWidth(), seed=1), day, **asked)
+    run = replay(
+        LinUCB(tracker=SAGA(64, seed=1, history=Growing(), **RAW), width=DiagonalWidth(), seed=1), day, **asked
+    )
     assert 1e-6 < run.last("relative_tracking_error") < 1.0
     assert 1e-6 < run.last("width_error") < 1.0
 

@@ -16,7 +16,7 @@ from driftls.errors import SettingsError
 from driftls.kernels import learn as kernels
 from driftls.schedules import Tabulated, as_schedule, fields, from_header, to_header
 from driftls.testing.trackers import same_snapshot
-from driftls.trackers import GD, SAGA
+from driftls.trackers import GD, RAW, SAGA
 
 POWERS = [(0.3, 0.0, 0.0), (1.0, 100.0, 1.0), (1.0, 0.0, 0.4), (2.0, 5.0, 0.5), (4.0, 0.5, 2.0), (0.0, 0.0, 1.0)]
 
@@ -108,7 +108,7 @@ def test_a_number_is_a_constant(value):
 
 def test_a_regularisation_cannot_be_normalised():
     with pytest.raises(SettingsError, match="regularisation cannot be Normalised"):
-        SAGA(2, regularisation=Normalised(0.5))
+        SAGA(2, regularisation=Normalised(0.5), **RAW)
 
 
 def test_a_normalised_step_follows_the_largest_row_and_is_held_where_the_ridge_is_heavy():
@@ -131,7 +131,9 @@ def test_a_function_is_tabulated_ahead_across_growth_of_its_table(block):
         calls.append(n)
         return 0.3 / n**0.5
 
-    tracker = GD(2, step_size=gamma, regularisation=lambda n: 1 / n**0.7, averaging=None, steps=1, seed=2, guard=False)
+    tracker = GD(
+        2, step_size=gamma, regularisation=lambda n: 1 / n**0.7, averaging=None, steps=1, seed=2, guard=False, **RAW
+    )
     for first in range(0, 5000, block):
         if block == 1:
             tracker.update(X[first], y[first])
@@ -139,7 +141,14 @@ def test_a_function_is_tabulated_ahead_across_growth_of_its_table(block):
             tracker.partial_fit(X[first : first + block], y[first : first + block])
     assert calls == list(range(1, len(calls) + 1))  # each n once, in order
     powers = GD(
-        2, step_size=Power(0.3, 0, 0.5), regularisation=Power(1, 0, 0.7), averaging=None, steps=1, seed=2, guard=False
+        2,
+        step_size=Power(0.3, 0, 0.5),
+        regularisation=Power(1, 0, 0.7),
+        averaging=None,
+        steps=1,
+        seed=2,
+        guard=False,
+        **RAW,
     )
     np.testing.assert_allclose(tracker.theta, powers.partial_fit(X, y).theta, rtol=0, atol=1e-12)
 
@@ -148,7 +157,7 @@ def test_a_function_is_tabulated_ahead_across_growth_of_its_table(block):
 @pytest.mark.parametrize("at", [1, 40, 1024, 1025, 1500])
 def test_a_function_that_gives_no_number_is_refused_with_its_n(bad, at):
     X, y = np.ones((2000, 1)), np.ones(2000)
-    tracker = SAGA(1, step_size=lambda n: bad if n == at else 0.1, steps=1, seed=0)
+    tracker = SAGA(1, step_size=lambda n: bad if n == at else 0.1, steps=1, seed=0, **RAW)
     with pytest.raises(SettingsError, match=f"step_size must give a finite number of at least 0.*at n = {at}"):
         tracker.partial_fit(X, y)
     assert len(tracker) == 0
@@ -165,7 +174,7 @@ def test_a_function_that_fails_late_leaves_tracker_and_history_whole():
         return 0.05
 
     def tracker():
-        return SAGA(X.shape[1], step_size=gamma, steps=1, seed=0)
+        return SAGA(X.shape[1], step_size=gamma, steps=1, seed=0, **RAW)
 
     straight = tracker().partial_fit(X, y)
     broken[0] = True
@@ -191,5 +200,5 @@ def test_the_oracle_agrees_on_a_normalised_step():
     X, y = rows()
     uniforms = iter(np.random.default_rng(3).random(10_000))
     expected = naive.saga(X, y, uniforms, normalised(0.9), lambda n: 20.0 / n, steps=2)
-    tracker = SAGA(X.shape[1], step_size=Normalised(0.9), regularisation=ridge(20.0), steps=2, seed=3)
+    tracker = SAGA(X.shape[1], step_size=Normalised(0.9), regularisation=ridge(20.0), steps=2, seed=3, **RAW)
     np.testing.assert_allclose(tracker.partial_fit(X, y).theta, expected[-1], rtol=0, atol=1e-12)

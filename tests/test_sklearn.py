@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from driftls import ridge
 from driftls.errors import MissingExtraError, SettingsError
 from driftls.sklearn import SOLVERS, DriftingLeastSquares
-from driftls.trackers import SAGA
+from driftls.trackers import RAW, SAGA
 
 each_solver = pytest.mark.parametrize("solver", SOLVERS)
 
@@ -107,7 +107,7 @@ def test_partial_fit_is_the_tracker_itself():
     for first in range(0, 400, 130):
         model.partial_fit(X[first : first + 130], y[first : first + 130])
     seed = np.random.RandomState(7).randint(2**31 - 1)
-    tracker = SAGA(7, regularisation=ridge(2.0), steps=3, seed=int(seed))
+    tracker = SAGA(7, regularisation=ridge(2.0), steps=3, seed=int(seed), **RAW)
     tracker.partial_fit(np.column_stack([X, np.ones(400)]), y)
     np.testing.assert_array_equal([*model.coef_, model.intercept_], tracker.theta)
 

@@ -16,7 +16,7 @@ from driftls.history import Growing, Reservoir, Window
 from driftls.inputs import Stage, as_rows
 from driftls.kernels import parts
 from driftls.schedules import Power
-from driftls.trackers import CD, GD, OLS, RLS, SAGA, Diagonal
+from driftls.trackers import CD, GD, OLS, RAW, RLS, SAGA, Diagonal
 from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
 DIM, ROWS, ARMS, SEED, RIDGE = 6, 60, 5, 3, 0.7
@@ -105,7 +105,7 @@ def problem(layout):
 
 
 def saga(**settings):
-    return SAGA(DIM, steps=2, regularisation=ridge(RIDGE), seed=1, **settings)
+    return SAGA(DIM, steps=2, regularisation=ridge(RIDGE), seed=1, **settings, **RAW)
 
 
 def exact(X, arms):
@@ -124,7 +124,7 @@ def close(found, expected, tolerance=1e-10):
 def test_phi_equals_the_oracle_for_early_and_late_arms(method, layout):
     X, arms, y = problem(layout)
     steps, late, gamma = 2, 25, Power(1.0, 100.0, 1.0)
-    tracker = GD(DIM, step_size=gamma, averaging=None, seed=1) if method == "printed" else saga()
+    tracker = GD(DIM, step_size=gamma, averaging=None, seed=1, **RAW) if method == "printed" else saga()
     model = Model(tracker, PhiWidth(steps, method=method), sparse=layout == "sparse", slots=ARMS)
 
     def oracle(x, stream, n0=0):
@@ -166,7 +166,7 @@ def test_phi_is_exact_while_every_row_is_an_arm_that_is_kept(history):
 def test_phi_equals_the_oracle_where_arms_come_and_go_and_rows_are_no_arms():
     rng, dim = np.random.default_rng(6), 30
     arms, others = rng.normal(size=(2, 60, dim)) / np.sqrt(dim)
-    model = Model(SAGA(dim, steps=1, regularisation=ridge(RIDGE), seed=1), PhiWidth(2), slots=8)
+    model = Model(SAGA(dim, steps=1, regularisation=ridge(RIDGE), seed=1, **RAW), PhiWidth(2), slots=8)
     chance, largest, names, doubted = uniforms(), 0.0, [], 0  # names: in the oracle's order, that in which arms came
     oracle = naive.Phis(dim, None, RIDGE, 2, chance)
     for n in range(120):
@@ -228,7 +228,7 @@ def test_a_row_that_is_not_what_its_arm_was_brings_doubt():
 def test_an_arm_without_a_slot_takes_its_steps_afresh(method, layout):
     X, arms, y = problem(layout)
     gamma = Power(1.0, 100.0, 1.0)
-    tracker = GD(DIM, step_size=gamma, averaging=None, seed=1) if method == "printed" else saga()
+    tracker = GD(DIM, step_size=gamma, averaging=None, seed=1, **RAW) if method == "printed" else saga()
     model = Model(tracker, PhiWidth(3, method=method), sparse=layout == "sparse")
     model.learn(as_layout(X, layout), y)
     given = as_layout(arms, layout)
@@ -266,7 +266,7 @@ def test_phi_survives_any_number_of_halvings(layout):
     """A large ridge holds the steps at n/(2 ridge), and each halves phi: the scalars would underflow."""
     X, arms, _ = problem(layout)
     total, steps = 1e6, 400  # 2^-399 is the first that is too small: what is wrong then has no time to fade
-    tracker = SAGA(DIM, steps=1, regularisation=ridge(total), seed=1)
+    tracker = SAGA(DIM, steps=1, regularisation=ridge(total), seed=1, **RAW)
     model = Model(tracker, PhiWidth(steps), sparse=layout == "sparse", slots=1)
     given = as_layout(arms, layout)
     model.offer(given[[0]], [0])
@@ -302,7 +302,7 @@ def test_negative_widths_are_clamped_and_counted():
 @pytest.mark.parametrize("own", [False, True], ids=["tracker", "own"])
 def test_phi_by_coordinate_descent_equals_the_oracle(own, layout):
     X, arms, y = problem(layout)
-    tracker = saga() if own else CD(DIM, regularisation=ridge(RIDGE))
+    tracker = saga() if own else CD(DIM, regularisation=ridge(RIDGE), **RAW)
     model = Model(tracker, PhiWidth(2, method="cd"), sparse=layout == "sparse", slots=ARMS + 3)
     rows, given = as_layout(X, layout), as_layout(arms, layout)
     model.offer(given, range(ARMS))
@@ -337,7 +337,7 @@ def test_phi_by_coordinate_descent_keeps_its_residual_under_a_discount(own):
 @each_layout
 def test_exact_widths_equal_the_oracle(layout):
     X, arms, y = problem(layout)
-    model = Model(RLS(DIM, regularisation=ridge(RIDGE)), ExactWidth(), sparse=layout == "sparse")
+    model = Model(RLS(DIM, regularisation=ridge(RIDGE), **RAW), ExactWidth(), sparse=layout == "sparse")
     model.learn(as_layout(X, layout), y)
     close(model.widths2(as_layout(arms, layout)), exact(X, arms))
 
@@ -345,7 +345,7 @@ def test_exact_widths_equal_the_oracle(layout):
 @pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_a_tracker_without_an_inverse_gets_exact_widths_too(discount):
     X, arms, y = problem("dense")
-    model = Model(CD(DIM, regularisation=ridge(RIDGE), discount=discount), ExactWidth())
+    model = Model(CD(DIM, regularisation=ridge(RIDGE), discount=discount, **RAW), ExactWidth())
     model.learn(X, y)
     M = naive.moments(X, y, range(ROWS), discount)[0] + RIDGE * np.eye(DIM)
     close(model.widths2(arms), [naive.exact_width2(x, M) for x in arms])
@@ -354,7 +354,7 @@ def test_a_tracker_without_an_inverse_gets_exact_widths_too(discount):
 def test_many_dense_arms_are_scored_by_one_product():
     rng = np.random.default_rng(0)
     X, arms = rng.normal(size=(80, 40)) / 5.0, rng.normal(size=(70, 40)) / 5.0
-    model = Model(RLS(40, regularisation=ridge(RIDGE)), ExactWidth())
+    model = Model(RLS(40, regularisation=ridge(RIDGE), **RAW), ExactWidth())
     model.learn(X, X[:, 0])
     assert model.state.frame["blas"] != 0
     model.state.reserve(70)
@@ -367,7 +367,7 @@ def test_many_dense_arms_are_scored_by_one_product():
 @pytest.mark.parametrize("discount", [1.0, 0.9])
 def test_diagonal_widths_equal_the_oracle(discount, layout):
     X, arms, y = problem(layout)
-    tracker = Diagonal(DIM, regularisation=ridge(RIDGE), discount=discount)
+    tracker = Diagonal(DIM, regularisation=ridge(RIDGE), discount=discount, **RAW)
     model = Model(tracker, DiagonalWidth(), sparse=layout == "sparse")
     model.learn(as_layout(X, layout), y)
     A = naive.moments(X, y, range(ROWS), discount)[0]
@@ -390,7 +390,7 @@ def test_the_ridge_of_other_widths_cannot_change():
 @each_layout
 def test_the_factor_of_exact_samples_stays_right(layout):
     X, arms, y = problem(layout)
-    model = Model(RLS(DIM, regularisation=ridge(RIDGE)), SampleWidth(), sparse=layout == "sparse")
+    model = Model(RLS(DIM, regularisation=ridge(RIDGE), **RAW), SampleWidth(), sparse=layout == "sparse")
     model.learn(as_layout(X, layout), y)
     factor = model.state.arrays["factor"]
     np.testing.assert_allclose(factor.T @ factor, naive.gram(X, RIDGE), atol=1e-12)
@@ -400,7 +400,7 @@ def test_the_factor_of_exact_samples_stays_right(layout):
 @each_layout
 def test_exact_samples_have_the_covariance_of_the_inverse_and_are_what_is_added(layout):
     X, arms, y = problem(layout)
-    model, rounds = Model(RLS(DIM, regularisation=ridge(RIDGE)), SampleWidth(), sparse=layout == "sparse"), 4000
+    model, rounds = Model(RLS(DIM, regularisation=ridge(RIDGE), **RAW), SampleWidth(), sparse=layout == "sparse"), 4000
     model.learn(as_layout(X, layout), y)
     given, found = as_layout(arms, layout), np.zeros((rounds, ARMS))
     for r in range(rounds):
@@ -413,7 +413,7 @@ def test_exact_samples_have_the_covariance_of_the_inverse_and_are_what_is_added(
 
 def test_a_sample_is_solved_for_with_the_numbers_of_the_tape():
     X, _, y = problem("dense")
-    model = Model(RLS(DIM, regularisation=ridge(RIDGE)), SampleWidth())
+    model = Model(RLS(DIM, regularisation=ridge(RIDGE), **RAW), SampleWidth())
     model.learn(X, y)
     model.call("begin")
     u = np.random.default_rng(SEED).random((DIM, 2))
@@ -427,7 +427,7 @@ def test_a_sample_is_solved_for_with_the_numbers_of_the_tape():
 def test_the_spread_of_an_ensemble_is_the_inverse(own, layout):
     X, arms, y = problem(layout)
     members = 2000
-    tracker = saga() if own else CD(DIM, regularisation=ridge(RIDGE))
+    tracker = saga() if own else CD(DIM, regularisation=ridge(RIDGE), **RAW)
     model = Model(tracker, EnsembleWidth(members, steps=3 * DIM), sparse=layout == "sparse", seed=5)
     model.draws = Draws(5, 2 * members + 1)
     model.state.read(model.draws)
@@ -442,7 +442,7 @@ def test_the_spread_of_an_ensemble_is_the_inverse(own, layout):
 @each_layout
 def test_one_member_of_an_ensemble_is_drawn_a_round(layout):
     X, arms, y = problem(layout)
-    model = Model(CD(DIM), EnsembleWidth(8), sparse=layout == "sparse")
+    model = Model(CD(DIM, **RAW), EnsembleWidth(8), sparse=layout == "sparse")
     model.learn(as_layout(X, layout), y)
     members = set()
     for _ in range(100):
@@ -456,7 +456,7 @@ def test_one_member_of_an_ensemble_is_drawn_a_round(layout):
 
 def test_the_start_of_an_ensemble_s_members_is_not_discounted():
     """A direction that never comes keeps the spread of the prior, so that it can still be explored."""
-    model = Model(CD(2, discount=0.9), EnsembleWidth(500, steps=4), seed=5)
+    model = Model(CD(2, discount=0.9, **RAW), EnsembleWidth(500, steps=4), seed=5)
     for _ in range(200):
         model.learn(np.array([[1.0, 0.0]]), np.ones(1))
     never = model.widths2(np.array([[0.0, 1.0]]))[0]
@@ -472,7 +472,7 @@ def test_more_slots_lose_nothing(method, layout):
     X, arms, y = problem(layout)
     found = []
     for first in (2, 16):
-        tracker = GD(DIM, step_size=0.1, averaging=None, seed=1, regularisation=ridge(RIDGE))
+        tracker = GD(DIM, step_size=0.1, averaging=None, seed=1, regularisation=ridge(RIDGE), **RAW)
         model = Model(tracker, PhiWidth(2, method=method), sparse=layout == "sparse", slots=first)
         model.offer(as_layout(arms[:2], layout), [0, 1])
         model.learn(as_layout(X[:20], layout), y[:20])
@@ -487,7 +487,7 @@ def test_more_slots_lose_nothing(method, layout):
 @pytest.mark.parametrize("method", ["gd", "cd"])
 def test_an_id_that_comes_with_other_features_starts_afresh(method, layout):
     X, arms, y = problem(layout)
-    tracker = saga() if method == "gd" else CD(DIM, regularisation=ridge(RIDGE))
+    tracker = saga() if method == "gd" else CD(DIM, regularisation=ridge(RIDGE), **RAW)
     model = Model(tracker, PhiWidth(2, method=method), sparse=layout == "sparse", slots=3)
     model.offer(as_layout(arms[:2], layout), [0, 1])
     model.learn(as_layout(X, layout), y)
@@ -527,16 +527,16 @@ def test_a_dropped_arm_is_not_followed():
 
 KEPT = [
     (lambda: saga(), NoWidth()),
-    (lambda: RLS(DIM, regularisation=ridge(RIDGE)), ExactWidth()),
-    (lambda: CD(DIM, regularisation=ridge(RIDGE)), ExactWidth()),
-    (lambda: CD(DIM, regularisation=ridge(RIDGE), discount=0.9), ExactWidth()),
-    (lambda: CD(DIM, regularisation=ridge(RIDGE), discount=0.9), DiagonalWidth()),
+    (lambda: RLS(DIM, regularisation=ridge(RIDGE), **RAW), ExactWidth()),
+    (lambda: CD(DIM, regularisation=ridge(RIDGE), **RAW), ExactWidth()),
+    (lambda: CD(DIM, regularisation=ridge(RIDGE), discount=0.9, **RAW), ExactWidth()),
+    (lambda: CD(DIM, regularisation=ridge(RIDGE), discount=0.9, **RAW), DiagonalWidth()),
     (saga, PhiWidth(2)),
-    (lambda: GD(DIM, step_size=0.1, seed=1), PhiWidth(2, method="printed")),
+    (lambda: GD(DIM, step_size=0.1, seed=1, **RAW), PhiWidth(2, method="printed")),
     (saga, PhiWidth(2, method="cd")),
-    (lambda: CD(DIM), PhiWidth(2, method="cd")),
+    (lambda: CD(DIM, **RAW), PhiWidth(2, method="cd")),
     (saga, EnsembleWidth(6)),
-    (lambda: CD(DIM), EnsembleWidth(6)),
+    (lambda: CD(DIM, **RAW), EnsembleWidth(6)),
     (saga, SampleWidth()),
 ]
 each_kept = pytest.mark.parametrize(("tracker", "width"), KEPT, ids=[f"{k}-{w}" for k, (_, w) in enumerate(KEPT)])
@@ -607,28 +607,32 @@ def test_a_state_that_cannot_be_right_is_refused_and_changes_nothing(tracker, wi
 
 
 def printed_gd():
-    return GD(DIM, step_size=Power(1.0, 100.0, 1.0), regularisation=Power(1.0, 0.0, 0.8))
+    return GD(DIM, step_size=Power(1.0, 100.0, 1.0), regularisation=Power(1.0, 0.0, 0.8), **RAW)
 
 
 @pytest.mark.parametrize(
     ("tracker", "width", "complaint"),
     [
-        (lambda: CD(DIM, history=Window(9)), PhiWidth(method="cd"), "rows that leave a Window"),
-        (lambda: CD(DIM, history=Window(9)), EnsembleWidth(), "rows that leave a Window"),
+        (lambda: CD(DIM, history=Window(9), **RAW), PhiWidth(method="cd"), "rows that leave a Window"),
+        (lambda: CD(DIM, history=Window(9), **RAW), EnsembleWidth(), "rows that leave a Window"),
         (lambda: saga(history=Window(9)), DiagonalWidth(), "rows that leave a Window"),
         (lambda: saga(history=Window(9)), ExactWidth(), "rows that leave a Window"),
         (lambda: saga(history=Window(9)), SampleWidth(), "rows that leave a Window"),
-        (lambda: CD(DIM, discount=0.9), SampleWidth(), "cannot discount"),
-        (lambda: CD(DIM, discount=0.9, history=Growing()), PhiWidth(), "cannot discount"),
-        (lambda: CD(DIM), PhiWidth(), "history=Growing"),
-        (lambda: CD(DIM, regularisation=Power(1.0, 0.0, 0.5)), PhiWidth(method="cd"), "constant, positive total ridge"),
+        (lambda: CD(DIM, discount=0.9, **RAW), SampleWidth(), "cannot discount"),
+        (lambda: CD(DIM, discount=0.9, history=Growing(), **RAW), PhiWidth(), "cannot discount"),
+        (lambda: CD(DIM, **RAW), PhiWidth(), "history=Growing"),
+        (
+            lambda: CD(DIM, regularisation=Power(1.0, 0.0, 0.5), **RAW),
+            PhiWidth(method="cd"),
+            "constant, positive total ridge",
+        ),
         (printed_gd, PhiWidth(), "constant, positive total ridge"),
         (printed_gd, DiagonalWidth(), "constant, positive total ridge"),
         (printed_gd, ExactWidth(), "constant, positive total ridge"),
         (printed_gd, EnsembleWidth(), "constant, positive total ridge"),
-        (lambda: RLS(DIM, discount=0.9), ExactWidth(), "keeps no inverse"),
-        (lambda: SAGA(40_000), EnsembleWidth(), "40000 x 40000"),
-        (lambda: SAGA(40_000), SampleWidth(), "40000 x 40000"),
+        (lambda: RLS(DIM, discount=0.9, **RAW), ExactWidth(), "keeps no inverse"),
+        (lambda: SAGA(40_000, **RAW), EnsembleWidth(), "40000 x 40000"),
+        (lambda: SAGA(40_000, **RAW), SampleWidth(), "40000 x 40000"),
     ],
     ids=lambda value: None if callable(value) else str(value),
 )
@@ -645,7 +649,7 @@ def test_a_width_with_sums_of_its_own_must_see_every_row(width):
 
 
 def test_a_file_cannot_give_exact_widths_to_an_rls_without_an_inverse():
-    tracker = RLS(DIM, method="cholesky").partial_fit(np.eye(DIM), np.ones(DIM))
+    tracker = RLS(DIM, method="cholesky", **RAW).partial_fit(np.eye(DIM), np.ones(DIM))
     with pytest.raises(SettingsError, match="keeps no inverse"):
         ExactWidth().reopen(tracker, Draws(0), 0, {}, {})
 
@@ -653,8 +657,8 @@ def test_a_file_cannot_give_exact_widths_to_an_rls_without_an_inverse():
 def test_exact_widths_over_ols_come_once_its_matrix_can_be_inverted():
     X, arms, y = problem("dense")
     with pytest.raises(SettingsError, match="keeps no inverse"):
-        Model(OLS(DIM), ExactWidth())
-    model = Model(OLS(DIM).partial_fit(X, y), ExactWidth())
+        Model(OLS(DIM, intercept=False), ExactWidth())
+    model = Model(OLS(DIM, intercept=False).partial_fit(X, y), ExactWidth())
     close(model.widths2(arms), [naive.exact_width2(x, X.T @ X) for x in arms])
     numbers, arrays = model.state.snapshot()
     again = ExactWidth().reopen(model.tracker, model.draws, 0, numbers, arrays)
@@ -663,12 +667,12 @@ def test_exact_widths_over_ols_come_once_its_matrix_can_be_inverted():
 
 def test_a_width_that_reads_its_tracker_may_come_later():
     X, arms, y = problem("dense")
-    for tracker, width in [(RLS(DIM), ExactWidth()), (CD(DIM), PhiWidth(method="cd"))]:
+    for tracker, width in [(RLS(DIM, **RAW), ExactWidth()), (CD(DIM, **RAW), PhiWidth(method="cd"))]:
         model = Model(tracker.partial_fit(X, y), width, slots=ARMS)
         if width.keeps_arms:
             model.offer(arms, range(ARMS))
         close(model.widths2(arms, range(ARMS)), [naive.exact_width2(x, naive.gram(X, 1.0)) for x in arms], 1e-7)
-    model = Model(Diagonal(DIM).partial_fit(X, y), NoWidth())
+    model = Model(Diagonal(DIM, **RAW).partial_fit(X, y), NoWidth())
     close(model.scores(arms), arms @ model.tracker.theta)
 
 

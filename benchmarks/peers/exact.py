@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 
 
 class Shared:
@@ -74,18 +74,6 @@ class ShermanMorrison32(Shared):
         blas.sger(-scale, v, v, a=self.inverse, overwrite_a=True)
 
 
-class Symmetric(Shared):
-    """One triangle of A^-1: half the writing a row; scored by symmetric products."""
-
-    def _times(self, arms: Any) -> Any:
-        if arms.ndim == 1:
-            return blas.dsymv(1.0, self.inverse, arms)
-        return blas.dsymm(1.0, self.inverse, arms.T).T
-
-    def _downdate(self, v: Any, scale: float) -> None:
-        blas.dsyr(-scale, v, a=self.inverse, overwrite_a=True)
-
-
 class Inversion(Shared):
     """A itself, and a new inverse every round: what a textbook writes."""
 
@@ -101,18 +89,6 @@ class Inversion(Shared):
         x = arms if self.regression else arms[k]
         self.sums += np.outer(x, x)
         self.moments += reward * x
-
-
-class Cholesky(Inversion):
-    """A itself, factored every round and solved for the arms alone: a third of an inverse."""
-
-    def choose(self, arms: Any) -> Any:
-        factor, _ = lapack.dpotrf(self.sums, lower=1)
-        self.theta, _ = lapack.dpotrs(factor, self.moments, lower=1)
-        if self.regression:
-            return self.theta @ arms
-        half = blas.dtrsm(1.0, factor, arms.T, lower=1)
-        return np.argmax(arms @ self.theta + self.kappa * np.sqrt(np.einsum("dk,dk->k", half, half)))
 
 
 class Batched(Shared):
@@ -140,39 +116,20 @@ class Batched(Shared):
             self.held = 0
 
 
-class Kept:
-    """A pool that never changes: A^-1 x of every arm, O(K d) a round."""
+class Gram:
+    """A pool that never changes, in Gram space: X A^-1 X', O(K^2) a round whatever the dimension."""
 
     def __init__(self, problem: Any, seed: int, *, kappa: float = 0.6, ridge: float = 1.0) -> None:
-        self.kappa, self.ridge, self.arms = kappa, ridge, None
+        self.kappa, self.ridge = kappa, ridge
+        self.gram: Any = None
 
     def prepare(self, given: Any) -> None:
-        if self.arms is None:
-            self.arms, self.means = given.arms, np.zeros(len(given.arms))
-            self._begin(given.arms)
-
-    def _begin(self, arms: Any) -> None:
-        self.products = arms / self.ridge
-        self.widths2 = np.einsum("kd,kd->k", arms, self.products)
+        if self.gram is None:
+            self.gram = np.asfortranarray(given.arms @ given.arms.T / self.ridge)
+            self.means, self.widths2 = np.zeros(len(given.arms)), self.gram.diagonal()
 
     def choose(self, given: None) -> Any:
         return np.argmax(self.means + self.kappa * np.sqrt(np.maximum(self.widths2, 0.0)))
-
-    def learn(self, given: None, k: int, reward: float) -> None:
-        v = self.products[k].copy()
-        crossed = self.arms @ v
-        scale = 1.0 / (1.0 + self.widths2[k])
-        self.means += scale * (reward - self.means[k]) * crossed
-        self.widths2 -= scale * crossed * crossed
-        blas.dger(-scale, v, crossed, a=self.products.T, overwrite_a=True)
-
-
-class Gram(Kept):
-    """A pool that never changes, in Gram space: X A^-1 X', O(K^2) a round whatever the dimension."""
-
-    def _begin(self, arms: Any) -> None:
-        self.gram = np.asfortranarray(arms @ arms.T / self.ridge)
-        self.widths2 = self.gram.diagonal()
 
     def learn(self, given: None, k: int, reward: float) -> None:
         column = self.gram[:, k].copy()
@@ -383,7 +340,7 @@ class RunningMean:
 PLAYERS = {
     each.__name__: each
     for each in (
-        ShermanMorrison, ShermanMorrison32, Symmetric, Inversion, Cholesky, Batched, Kept, Gram, SparseScored,
-        ArticlesOnBlas, ArticlesSparse, Classes, Ridge, RunningMean,
+        ShermanMorrison, ShermanMorrison32, Inversion, Batched, Gram, SparseScored, ArticlesOnBlas, ArticlesSparse,
+        Classes, Ridge, RunningMean,
     )
 }  # fmt: skip

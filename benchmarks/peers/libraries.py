@@ -6,7 +6,7 @@ A class imports its library in `begin`, and runs in the peer's own environment: 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix
@@ -93,25 +93,22 @@ class VowpalWabbitClasses(VowpalWabbit):
 class ContextualBandits(Peer):
     """Its exact linear regression with upper bounds, one for all arms or one an article, held together by hand."""
 
-    single: ClassVar[bool] = False
-
     def begin(self, *, kappa: float = 0.3, ridge: float = 1.0) -> None:
         self.kappa, self.ridge = kappa, ridge
-        self.dtype = np.float32 if self.single else np.float64
         self.models = [] if self.kind == "articles" else [self._model()]
 
     def _model(self) -> Any:
         kind = import_module("contextualbandits.linreg").LinearRegression
-        return kind(lambda_=self.ridge, fit_intercept=False, method="sm", use_float=self.single)
+        return kind(lambda_=self.ridge, fit_intercept=False, method="sm", use_float=False)
 
     def prepare(self, given: Any) -> Any:
         if self.kind == "articles":
             slots = self.slots(given)
             self.models += [self._model() for _ in range(len(self.slot_of) - len(self.models))]
-            return given.user.toarray().astype(self.dtype), slots
+            return given.user.toarray(), slots
         if isinstance(given.arms, csr_array):
-            return csr_matrix(given.arms.astype(self.dtype))
-        return np.ascontiguousarray(given.arms, dtype=self.dtype)
+            return csr_matrix(given.arms)
+        return given.arms
 
     def choose(self, arms: Any) -> Any:
         if self.kind == "articles":
@@ -125,17 +122,11 @@ class ContextualBandits(Peer):
         return np.argmax(model.predict_ucb(arms, self.kappa))
 
     def learn(self, arms: Any, k: int, reward: float) -> None:
-        y = np.array([reward], self.dtype)
+        y = np.array([reward])
         if self.kind == "articles":
             self.models[arms[1][k]].partial_fit(arms[0], y)
         else:
             self.models[0].partial_fit(arms[k : k + 1], y)
-
-
-class ContextualBandits32(ContextualBandits):
-    """The same in single precision, its default."""
-
-    single = True
 
 
 # -- river -----------------------------------------------------------------------------------------------------------
@@ -353,7 +344,7 @@ class ScikitLearn(Peer):
 PLAYERS = {
     each.__name__: each
     for each in (
-        VowpalWabbit, VowpalWabbitClasses, ContextualBandits, ContextualBandits32, RiverSGD, RiverScaled, RiverDisjoint,
+        VowpalWabbit, VowpalWabbitClasses, ContextualBandits, RiverSGD, RiverScaled, RiverDisjoint,
         BayesianBandits, MABWiser, ScikitLearn,
     )
 }  # fmt: skip

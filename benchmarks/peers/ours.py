@@ -36,13 +36,13 @@ class Bandit:
 class Pool:
     """FixedPool, which knows its arms."""
 
-    def __init__(self, problem: Any, seed: int, *, method: str) -> None:
-        self.method, self.seed = method, seed
+    def __init__(self, problem: Any, seed: int) -> None:
+        self.seed = seed
         self.policy: Any = None
 
     def prepare(self, given: Any) -> None:
         if self.policy is None:
-            self.policy = FixedPool(given.arms, method=self.method, seed=self.seed)
+            self.policy = FixedPool(given.arms, seed=self.seed)
 
     def choose(self, given: None) -> Any:
         return self.policy.choose()
@@ -131,8 +131,7 @@ PLAYERS: dict[str, Any] = {
     "saga": _with(Bandit, make=_linucb(_saga, DiagonalWidth)),
     "diagonal": _with(Bandit, make=_linucb(lambda dim, seed: Diagonal(dim), DiagonalWidth)),
     "saga-phi": _with(Bandit, make=_linucb(_saga, PhiWidth)),
-    "pool-gram": _with(Pool, method="gram"),
-    "pool-kept": _with(Pool, method="kept"),
+    "pool": Pool,
     "disjoint": _with(Articles, make=lambda problem, seed: DisjointLinUCB(problem.dim, seed=seed)),
     "disjoint-saga": _with(
         Articles,

@@ -22,6 +22,14 @@ MOST = 1 << 24
 GENERATORS = {"PCG64": {}, "PCG64DXSM": {}, "SFC64": {}, "MT19937": {"pos": 624}, "Philox": {"buffer_pos": 4}}
 
 
+def generator_of(seed: Seed) -> np.random.Generator:
+    """A random generator from whatever may be a seed."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"seed must be a whole number of at least 0 or a Generator, got {seed!r}.") from error
+
+
 class Draws:
     """A reproducible, saveable stream of uniforms on [0, 1).
 
@@ -33,10 +41,7 @@ class Draws:
     """
 
     def __init__(self, seed: Seed = None, size: int = TAPE) -> None:
-        try:
-            self.generator = np.random.default_rng(seed)
-        except (TypeError, ValueError) as error:
-            raise SettingsError(f"seed must be a whole number of at least 0 or a Generator, got {seed!r}.") from error
+        self.generator = generator_of(seed)
         self.tape: NDArray[np.float64] = np.empty(size)
         self.cursor = np.array([size], dtype=np.int64)  # everything read: the first use fills the tape
 

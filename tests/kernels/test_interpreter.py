@@ -57,7 +57,7 @@ OUTSIDE = """
 import numpy as np
 from driftls.kernels.parts import address_of, integers, reals
 from driftls.kernels import learn
-from driftls.trackers import SAGA
+from driftls.trackers import RAW, SAGA
 
 arrays = [np.arange(3.0) for _ in range(100)]  # many of them side by side: none is mistaken for its neighbour
 for array in arrays:
@@ -80,7 +80,7 @@ for address in (0, 8, address_of(arrays[0]) - 8):
         continue
     raise SystemExit("an address that nobody handed out was read")
 
-tracker = SAGA(3, seed=0).partial_fit(np.eye(3), np.ones(3))
+tracker = SAGA(3, seed=0, **RAW).partial_fit(np.eye(3), np.ones(3))
 tracker.frame["dim"] = 10**4  # a wrong number in a record: a compiled kernel would read on
 try:
     learn.read_theta(tracker.frame.address, 0, 10**4)

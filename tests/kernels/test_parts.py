@@ -12,12 +12,12 @@ import scipy.sparse as sp
 
 from cases import HISTORIES
 from driftls.history import Growing, Reservoir, Window
-from driftls.trackers import CD, GD, SAG, SAGA, SVRG, base
+from driftls.trackers import CD, GD, RAW, SAG, SAGA, SVRG, base
 
 
 def learned(make_tracker, history, matrix, y):
     kept = {"growing": Growing, "window": lambda: Window(300), "reservoir": lambda: Reservoir(300)}[history]()
-    return make_tracker(matrix.shape[1], steps=3, seed=1, history=kept).partial_fit(matrix, y).theta
+    return make_tracker(matrix.shape[1], steps=3, seed=1, history=kept, **RAW).partial_fit(matrix, y).theta
 
 
 @pytest.mark.parametrize("history", list(HISTORIES))
@@ -39,9 +39,9 @@ def test_prefetching_changes_no_result(make_tracker, history, kind, monkeypatch)
 def test_prefetching_starts_by_itself_once_a_history_outgrows_the_cache():
     X = np.random.default_rng(3).normal(size=(9000, 16))
     assert X.nbytes > 2 * base.PREFETCH_FROM_BYTES
-    assert SAGA(16, seed=0).partial_fit(X, X[:, 0]).frame["ahead"]
-    assert not SAGA(16, seed=0).partial_fit(X[:9], X[:9, 0]).frame["ahead"]
-    assert not CD(16, history=Growing()).partial_fit(X, X[:, 0]).frame["ahead"]  # which draws nothing
+    assert SAGA(16, seed=0, **RAW).partial_fit(X, X[:, 0]).frame["ahead"]
+    assert not SAGA(16, seed=0, **RAW).partial_fit(X[:9], X[:9, 0]).frame["ahead"]
+    assert not CD(16, history=Growing(), **RAW).partial_fit(X, X[:, 0]).frame["ahead"]  # which draws nothing
 
 
 def process(code):
@@ -60,7 +60,7 @@ def test_prefetching_never_follows_rows_that_are_still_to_come():
         "    return np.full(shape, 0 if name == 'start' else 2**62 if name == 'stop' else 1, dtype=dtype)\n"
         "Growing._new = garbage\n"  # memory as it may come: full of what somebody else left in it
         "base.PREFETCH_FROM_BYTES = 0\n"
-        "SAGA(3, seed=0, steps=1).partial_fit(sp.csr_array(np.ones((3000, 3))), np.ones(3000))\n"
+        "SAGA(3, seed=0, steps=1, **RAW).partial_fit(sp.csr_array(np.ones((3000, 3))), np.ones(3000))\n"
     )
 
 
@@ -71,7 +71,7 @@ def test_threads_that_ask_for_the_same_parts_at_once_load_them_once():
         "sys.setswitchinterval(1e-6)\n"
         "X, found = np.random.default_rng(0).normal(size=(50, 4)), []\n"
         "def work():\n"
-        "    found.append(SAGA(4, seed=0).partial_fit(X, X[:, 0]).theta.tobytes())\n"
+        "    found.append(SAGA(4, seed=0, **RAW).partial_fit(X, X[:, 0]).theta.tobytes())\n"
         "threads = [threading.Thread(target=work) for _ in range(8)]\n"
         "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
         "print(len(found), len(set(found)))"

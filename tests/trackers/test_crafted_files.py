@@ -16,7 +16,7 @@ from cases import CASES, make, name, rows
 from driftls import persistence
 from driftls.errors import ConditioningWarning, DriftlsError, FileFormatError
 from driftls.history import Mapped
-from driftls.trackers import RLS, SAGA
+from driftls.trackers import RAW, RLS, SAGA
 
 NUMBERS = (-1, 2, 3, 1e18, 1e300, 2**62, None, "x")
 
@@ -103,7 +103,7 @@ def test_a_crafted_file_is_refused_or_harmless(case):
 @pytest.mark.parametrize("route", [0, 1, 2, 3])
 @pytest.mark.parametrize("method", ["cholesky", "inverse", "sherman-morrison"])
 def test_a_route_without_its_matrix_is_refused(method, route):
-    tracker = RLS(50, method=method).partial_fit(np.eye(50), np.ones(50))
+    tracker = RLS(50, method=method, **RAW).partial_fit(np.eye(50), np.ones(50))
     header, arrays = tracker.snapshot()
     header["numbers"]["route"] = route
     if (method == "cholesky") == (route == 0):
@@ -116,7 +116,7 @@ def test_a_route_without_its_matrix_is_refused(method, route):
 
 
 def test_a_tape_too_short_for_a_row_is_refused():
-    header, arrays = SAGA(2, seed=0, steps=9000).partial_fit(np.eye(2), np.ones(2)).snapshot()
+    header, arrays = SAGA(2, seed=0, steps=9000, **RAW).partial_fit(np.eye(2), np.ones(2)).snapshot()
     arrays["unread"] = arrays["unread"][:0]
     header["draws"]["tape"] = 100
     with pytest.raises(FileFormatError, match="fewer draws"):
@@ -125,7 +125,7 @@ def test_a_tape_too_short_for_a_row_is_refused():
 
 def test_a_mapped_folder_with_wrong_pointers_is_refused(tmp_path):
     X = sp.csr_array(np.eye(3))
-    tracker = SAGA(3, seed=0, history=Mapped(tmp_path / "rows")).partial_fit(X, np.ones(3))
+    tracker = SAGA(3, seed=0, history=Mapped(tmp_path / "rows"), **RAW).partial_fit(X, np.ones(3))
     tracker.save(tmp_path / "file")
     tracker.history.close()
     for part, dtype, value in (("stop", np.int64, 2**40), ("start", np.int64, -1), ("indices", np.int32, 10**6)):

@@ -11,7 +11,7 @@ from driftls import Power
 from driftls.errors import DivergenceError, InputError
 from driftls.kernels.rows import LARGEST
 from driftls.testing.trackers import same_snapshot, same_tracker
-from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
 
 EVERY = [GD, SAG, SAGA, SVRG, CD, Diagonal, RLS, OLS]
 each_stochastic = pytest.mark.parametrize("make_tracker", [GD, SAG, SAGA, SVRG])
@@ -30,7 +30,7 @@ def test_a_step_times_squared_norm_of_two_is_refused_and_changes_nothing(make_tr
     X, y = rows()
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     matrix = sp.csr_array(X) if layout == "sparse" else X
-    clean, hurt = (make_tracker(X.shape[1], step_size=0.5, seed=0).partial_fit(matrix, y) for _ in range(2))
+    clean, hurt = (make_tracker(X.shape[1], step_size=0.5, seed=0, **RAW).partial_fit(matrix, y) for _ in range(2))
     spoiled = X.copy()
     spoiled[7] *= 2.0000001  # 0.5 * 4 is 2
     with pytest.raises(DivergenceError, match=r"row 7: step_size times the row's squared norm.*Nothing was changed"):
@@ -44,21 +44,21 @@ def test_a_step_times_squared_norm_of_two_is_refused_and_changes_nothing(make_tr
 
 
 def test_a_step_that_shrinks_in_time_is_judged_when_the_row_comes():
-    tracker = GD(1, step_size=Power(4.0, 0, 1), averaging=None, steps=1, seed=0)
+    tracker = GD(1, step_size=Power(4.0, 0, 1), averaging=None, steps=1, seed=0, **RAW)
     with pytest.raises(DivergenceError, match="row 0"):
         tracker.update(np.ones(1), 1.0)
-    tracker = GD(1, step_size=Power(4.0, 0, 1), averaging=None, steps=1, seed=0)
+    tracker = GD(1, step_size=Power(4.0, 0, 1), averaging=None, steps=1, seed=0, **RAW)
     tracker.partial_fit(np.full((4, 1), 0.1), np.ones(4)).update(np.ones(1), 1.0)
     assert len(tracker) == 5
 
 
 def test_a_normalised_newest_step_of_two_is_refused():
     for step in (2.0, 3.0):
-        tracker = GD(2, newest=True, step_size=step)
+        tracker = GD(2, newest=True, step_size=step, **RAW)
         with pytest.raises(DivergenceError, match="with newest=True, step_size itself"):
             tracker.update(np.ones(2), 1.0)
         assert len(tracker) == 0
-    assert len(GD(2, newest=True, step_size=1.99).partial_fit(np.ones((9, 2)), np.ones(9))) == 9
+    assert len(GD(2, newest=True, step_size=1.99, **RAW).partial_fit(np.ones((9, 2)), np.ones(9))) == 9
 
 
 @each_stochastic
@@ -67,7 +67,7 @@ def test_a_residual_that_keeps_growing_is_noticed_while_theta_is_finite(make_tra
     X, y = stream(4000, 3)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     X[50:] *= 0.01
-    tracker = make_tracker(3, step_size=lambda n: 0.1 if n <= 50 else 300.0, seed=0)
+    tracker = make_tracker(3, step_size=lambda n: 0.1 if n <= 50 else 300.0, seed=0, **RAW)
     with pytest.raises(DivergenceError, match=r"after row \d+: .*theta is still finite"):
         tracker.partial_fit(X, y)
     assert 50 < len(tracker) < 4000
@@ -79,7 +79,7 @@ def test_a_residual_that_keeps_growing_is_noticed_while_theta_is_finite(make_tra
 def test_a_step_that_one_row_could_bear_but_the_scheme_cannot_is_noticed(make_tracker):
     X, y = stream(2000, 4)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    tracker = make_tracker(4, step_size=1.99, regularisation=0.0, seed=0)
+    tracker = make_tracker(4, step_size=1.99, regularisation=0.0, seed=0, **RAW)
     with pytest.raises(DivergenceError, match=r"after row \d+"):
         tracker.partial_fit(X, y)
     assert np.isfinite(tracker.theta).all()
@@ -89,7 +89,7 @@ def test_a_step_that_one_row_could_bear_but_the_scheme_cannot_is_noticed(make_tr
 @each_stochastic
 def test_a_ridge_that_overshoots_is_noticed_within_the_steps_of_one_row(make_tracker, lam):
     settings = {"averaging": None} if make_tracker is GD else {}
-    tracker = make_tracker(3, step_size=0.5, regularisation=lam, steps=2000, seed=0, **settings)
+    tracker = make_tracker(3, step_size=0.5, regularisation=lam, steps=2000, seed=0, **settings, **RAW)
     with pytest.raises(DivergenceError, match="after row"):
         tracker.partial_fit(np.eye(3), [1.0, 2.0, 3.0])
     assert np.isfinite(tracker.theta).all()
@@ -97,7 +97,7 @@ def test_a_ridge_that_overshoots_is_noticed_within_the_steps_of_one_row(make_tra
 
 def test_without_the_guard_a_tracker_may_blow_up():
     X, y = stream(2000, 2)
-    tracker = GD(2, step_size=5.0, averaging=None, guard=False, seed=0).partial_fit(X, y)
+    tracker = GD(2, step_size=5.0, averaging=None, guard=False, seed=0, **RAW).partial_fit(X, y)
     assert len(tracker) == 2000
     assert not np.abs(tracker.theta).max() < 1e100
 
@@ -105,7 +105,7 @@ def test_without_the_guard_a_tracker_may_blow_up():
 @each_tracker
 def test_rewards_that_are_all_zero_are_no_reason_to_worry(make_tracker):
     X, _ = stream(300, 3)
-    assert not make_tracker(3).partial_fit(X, np.zeros(300)).theta.any()
+    assert not make_tracker(3, **RAW).partial_fit(X, np.zeros(300)).theta.any()
 
 
 @pytest.mark.filterwarnings("ignore::driftls.errors.ConditioningWarning")
@@ -115,7 +115,7 @@ def test_rows_of_any_size_that_is_allowed_give_finite_numbers(make_tracker, size
     X, y = stream(400, 3)
     X = X / np.abs(X).max() * size
     for rewards in (y, y / np.abs(y).max() * 1e74):
-        tracker = make_tracker(3).partial_fit(X, rewards)
+        tracker = make_tracker(3, **RAW).partial_fit(X, rewards)
         assert np.isfinite(tracker.theta).all()
         assert np.isfinite(tracker.predict(X)).all()
 
@@ -124,7 +124,7 @@ def test_rows_of_any_size_that_is_allowed_give_finite_numbers(make_tracker, size
 @each_tracker
 def test_anything_larger_is_refused(make_tracker, value):
     X, y = stream(10, 3)
-    tracker = make_tracker(3).partial_fit(X, y)
+    tracker = make_tracker(3, **RAW).partial_fit(X, y)
     before = tracker.snapshot()
     spoiled = X.copy()
     spoiled[4, 1] = value
@@ -142,9 +142,9 @@ def test_anything_larger_is_refused(make_tracker, value):
 
 
 def test_a_row_that_nlms_can_hardly_divide_by_does_no_harm():
-    tracker = GD(2, newest=True, regularisation=0.01)
+    tracker = GD(2, newest=True, regularisation=0.01, **RAW)
     tracker.partial_fit([[1.0, 0.5], [1e-9, 0.0], [1e-160, 0.0], [0.0, 0.0]], [1.0, 1.0, 1.0, 1.0])
     assert np.isfinite(tracker.theta).all()
-    gentle = GD(2, newest=True, regularisation=0.01).partial_fit([[1.0, 0.5]], [1.0])
+    gentle = GD(2, newest=True, regularisation=0.01, **RAW).partial_fit([[1.0, 0.5]], [1.0])
     # mu/||x||^2 would be 5e17, and its shrinkage -5e15: it is held at 1/(2 lam), a half
     assert np.abs(tracker.theta).max() <= np.abs(gentle.theta).max()

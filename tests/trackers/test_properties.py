@@ -14,7 +14,7 @@ from cases import CASES, HISTORIES, combinations, make, name
 from driftls import Normalised, Power, ridge
 from driftls.history import Growing, Reservoir, Window
 from driftls.kernels.learn import NOTHING
-from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
 
 # The same examples in every run: a tracker that fails today fails tomorrow.
 few = settings(
@@ -45,7 +45,10 @@ def stream(seed: int, count: int = 60, dim: int = DIM, density: float = 1.0) -> 
 def test_ols_is_equivariant_under_scaling_of_each_feature(seed, scales, count):
     X, y = stream(seed, count)
     scale = np.array(scales)
-    one, two = OLS(DIM).partial_fit(X, y).theta, OLS(DIM).partial_fit(X * scale, y).theta
+    one, two = (
+        OLS(DIM, intercept=False).partial_fit(X, y).theta,
+        OLS(DIM, intercept=False).partial_fit(X * scale, y).theta,
+    )
     np.testing.assert_allclose(two * scale, one, rtol=0, atol=1e-9 * np.abs(one).max())
 
 
@@ -53,8 +56,8 @@ def test_ols_is_equivariant_under_scaling_of_each_feature(seed, scales, count):
 @given(seed=seeds, scale=st.floats(1e-3, 1e3))
 def test_rls_is_equivariant_when_rows_and_ridge_scale_together(seed, scale):
     X, y = stream(seed)
-    one = RLS(DIM, regularisation=ridge(2.0)).partial_fit(X, y).theta
-    two = RLS(DIM, regularisation=ridge(2.0 * scale**2)).partial_fit(scale * X, y).theta
+    one = RLS(DIM, regularisation=ridge(2.0), **RAW).partial_fit(X, y).theta
+    two = RLS(DIM, regularisation=ridge(2.0 * scale**2), **RAW).partial_fit(scale * X, y).theta
     np.testing.assert_allclose(two * scale, one, rtol=0, atol=1e-12 * max(1.0, np.abs(one).max()))
 
 
@@ -63,8 +66,8 @@ def test_rls_is_equivariant_when_rows_and_ridge_scale_together(seed, scale):
 @pytest.mark.parametrize("make_tracker", [GD, SAG, SAGA, SVRG])
 def test_a_normalised_step_does_not_see_the_size_of_rows(make_tracker, seed, scale):
     X, y = stream(seed)
-    one = make_tracker(DIM, regularisation=ridge(2.0), seed=1).partial_fit(X, y).theta
-    two = make_tracker(DIM, regularisation=ridge(2.0 * scale**2), seed=1).partial_fit(scale * X, y).theta
+    one = make_tracker(DIM, regularisation=ridge(2.0), seed=1, **RAW).partial_fit(X, y).theta
+    two = make_tracker(DIM, regularisation=ridge(2.0 * scale**2), seed=1, **RAW).partial_fit(scale * X, y).theta
     np.testing.assert_allclose(two * scale, one, rtol=0, atol=1e-10 * max(1.0, np.abs(one).max()))
 
 
@@ -76,8 +79,8 @@ def test_units_that_are_a_power_of_two_change_no_bit(make_tracker, layout, power
     X, y = stream(1, 400)
     kind = sp.csr_array if layout == "sparse" else np.array
     scale = 2.0**power
-    one = make_tracker(DIM, regularisation=ridge(2.0), seed=1).partial_fit(kind(X), y).theta
-    two = make_tracker(DIM, regularisation=ridge(2.0 * scale**2), seed=1).partial_fit(kind(scale * X), y).theta
+    one = make_tracker(DIM, regularisation=ridge(2.0), seed=1, **RAW).partial_fit(kind(X), y).theta
+    two = make_tracker(DIM, regularisation=ridge(2.0 * scale**2), seed=1, **RAW).partial_fit(kind(scale * X), y).theta
     np.testing.assert_array_equal(two * scale, one)
 
 
@@ -86,7 +89,7 @@ def test_lazy_sums_lose_no_digits_in_a_window_without_a_ridge(make_tracker):
     # Q grows without end here; theta must still settle on the noiseless solution, to rounding
     X, _ = stream(2, 60_000)
     truth = np.arange(1.0, DIM + 1.0)
-    tracker = make_tracker(DIM, regularisation=0.0, history=Window(40), seed=0).partial_fit(X, X @ truth)
+    tracker = make_tracker(DIM, regularisation=0.0, history=Window(40), seed=0, **RAW).partial_fit(X, X @ truth)
     np.testing.assert_allclose(tracker.theta, truth, rtol=0, atol=1e-11)
 
 
@@ -136,7 +139,7 @@ def test_a_ridge_without_bounds_sends_theta_to_zero(make_tracker, seed, power):
     X, y = stream(seed)
     total = 10.0**power
     seeded = {} if make_tracker in (CD, Diagonal, RLS) else {"seed": 0}
-    theta = make_tracker(DIM, regularisation=ridge(total), **seeded).partial_fit(X, y).theta
+    theta = make_tracker(DIM, regularisation=ridge(total), **seeded, **RAW).partial_fit(X, y).theta
     # ||(A + total)^-1 b|| <= ||b||/total; a step of at most 1/(2 lam) = n/(2 total) sees no more than n rewards.
     bound = np.linalg.norm(X, axis=1).max() * np.abs(y).max() * len(y) / total
     assert np.linalg.norm(theta) <= 2 * bound
@@ -146,9 +149,9 @@ def test_a_ridge_without_bounds_sends_theta_to_zero(make_tracker, seed, power):
 @given(seed=seeds)
 def test_rls_tends_to_ols_as_the_ridge_goes(seed):
     X, y = stream(seed)
-    exact = OLS(DIM).partial_fit(X, y).theta
+    exact = OLS(DIM, intercept=False).partial_fit(X, y).theta
     for total in (1e-3, 1e-6):
-        close = RLS(DIM, regularisation=ridge(total), method="cholesky").partial_fit(X, y).theta
+        close = RLS(DIM, regularisation=ridge(total), method="cholesky", **RAW).partial_fit(X, y).theta
         smallest = np.linalg.eigvalsh(X.T @ X)[0]
         assert np.linalg.norm(close - exact) <= total / smallest * np.linalg.norm(exact) + 1e-10
 
@@ -173,8 +176,8 @@ def test_a_reservoir_that_never_fills_is_a_growing_history_up_to_its_own_draws(
 ):
     X, y = stream(seed, count)
     matrix = sp.csr_array(X) if layout == "sparse" else X
-    reservoir = make_tracker(DIM, steps=steps, seed=seed, history=Reservoir(count)).partial_fit(matrix, y)
-    growing = make_tracker(DIM, steps=steps, seed=Places(seed, steps)).partial_fit(matrix, y)
+    reservoir = make_tracker(DIM, steps=steps, seed=seed, history=Reservoir(count), **RAW).partial_fit(matrix, y)
+    growing = make_tracker(DIM, steps=steps, seed=Places(seed, steps), **RAW).partial_fit(matrix, y)
     np.testing.assert_array_equal(growing.theta, reservoir.theta)
 
 
@@ -211,12 +214,12 @@ def test_the_target_is_the_minimiser_of_the_trackers_own_objective(case, history
 # What is left after hundreds of passes: rounding for SAG and SAGA; for SVRG what one row changed since its anchor; for
 # GD the noise of its last steps, averaged or shrunk.
 SOLVERS = {
-    "SAGA": (lambda **k: SAGA(DIM, **k), 1e-12),
-    "SAG": (lambda **k: SAG(DIM, **k), 1e-12),
-    "SVRG": (lambda **k: SVRG(DIM, every=1, **k), 0.03),
-    "SVRG average": (lambda **k: SVRG(DIM, anchor="average", step_size=Normalised(0.05), **k), 0.1),
-    "GD tail": (lambda **k: GD(DIM, step_size=Normalised(0.1), **k), 0.1),
-    "GD, a step that shrinks": (lambda **k: GD(DIM, step_size=Power(0.5, 40.0, 1.0), averaging=None, **k), 0.03),
+    "SAGA": (lambda **k: SAGA(DIM, **k, **RAW), 1e-12),
+    "SAG": (lambda **k: SAG(DIM, **k, **RAW), 1e-12),
+    "SVRG": (lambda **k: SVRG(DIM, every=1, **k, **RAW), 0.03),
+    "SVRG average": (lambda **k: SVRG(DIM, anchor="average", step_size=Normalised(0.05), **k, **RAW), 0.1),
+    "GD tail": (lambda **k: GD(DIM, step_size=Normalised(0.1), **k, **RAW), 0.1),
+    "GD, a step that shrinks": (lambda **k: GD(DIM, step_size=Power(0.5, 40.0, 1.0), averaging=None, **k, **RAW), 0.03),
 }
 
 
@@ -239,7 +242,11 @@ def test_many_passes_lead_every_stochastic_tracker_to_its_target(solver, history
 @given(seed=seeds)
 def test_coordinate_descent_comes_to_its_target(seed):
     X, y = stream(seed)
-    for tracker in (CD(DIM, steps=200), CD(DIM, steps=200, discount=0.9), CD(DIM, steps=200, history=Window(25))):
+    for tracker in (
+        CD(DIM, steps=200, **RAW),
+        CD(DIM, steps=200, discount=0.9, **RAW),
+        CD(DIM, steps=200, history=Window(25), **RAW),
+    ):
         assert tracker.partial_fit(X, y).tracking_error().relative < 1e-8
 
 
@@ -249,7 +256,7 @@ def test_diagonal_is_exact_where_features_never_overlap(seed):
     generator = np.random.default_rng(seed)
     X = np.eye(DIM)[generator.integers(0, DIM, size=80)] * generator.normal(size=(80, 1))
     y = X @ generator.normal(size=DIM) + generator.normal(size=80)
-    tracker = Diagonal(DIM, history=Growing()).partial_fit(X, y)
+    tracker = Diagonal(DIM, history=Growing(), **RAW).partial_fit(X, y)
     assert tracker.tracking_error().relative < 1e-12
 
 
@@ -257,7 +264,7 @@ def test_diagonal_is_exact_where_features_never_overlap(seed):
 @given(seed=seeds, count=st.integers(1, 5))
 def test_ols_of_too_few_rows_is_the_solution_of_least_norm(seed, count):
     X, y = stream(seed, count)
-    theta = OLS(DIM).partial_fit(X, y).theta
+    theta = OLS(DIM, intercept=False).partial_fit(X, y).theta
     singular = np.linalg.svd(X, compute_uv=False)
     tolerance = 1e3 * 2.3e-16 * (singular[0] / singular[-1]) ** 2 * max(1.0, np.abs(theta).max())
     np.testing.assert_allclose(X @ theta, y, rtol=0, atol=tolerance)

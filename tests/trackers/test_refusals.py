@@ -12,13 +12,13 @@ from driftls import Normalised
 from driftls.errors import DimensionError, DriftlsError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.testing.trackers import same_snapshot, same_tracker
-from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
 
 GOOD_X, GOOD_Y = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]]), np.array([1.0, 2.0])
 
 
 def started(stage):
-    tracker = SAGA(3, seed=0)
+    tracker = SAGA(3, seed=0, **RAW)
     if stage != "new":
         tracker.partial_fit(sp.csr_array(GOOD_X) if stage == "sparse" else GOOD_X, GOOD_Y)
     return tracker
@@ -28,15 +28,15 @@ def test_what_is_passed_is_never_written_to():
     X, y = np.random.default_rng(0).normal(size=(50, 3)), np.ones(50)
     kept_X, kept_y = X.copy(), y.copy()
     for make_tracker in (GD, SAG, SAGA, SVRG, CD, Diagonal, RLS, OLS):
-        make_tracker(3).partial_fit(X, y).update(X[0], y[0])
+        make_tracker(3, **RAW).partial_fit(X, y).update(X[0], y[0])
     np.testing.assert_array_equal(X, kept_X)
     np.testing.assert_array_equal(y, kept_y)
 
 
 @pytest.mark.parametrize("sparse", [True, False])
 def test_one_sparse_row_may_have_any_form(sparse):
-    tracker = SAGA(3, seed=0)
-    expected = SAGA(3, seed=0)
+    tracker = SAGA(3, seed=0, **RAW)
+    expected = SAGA(3, seed=0, **RAW)
     first = np.array([1.0, 0.0, 2.0])
     tracker.update(sp.csr_array(first.reshape(1, -1)) if sparse else first, 1.0)
     expected.update(sp.csr_array(first.reshape(1, -1)) if sparse else first, 1.0)
@@ -143,35 +143,50 @@ def test_a_query_that_cannot_be_answered_is_refused_by_name(X, error, stage):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: SAGA(0), "dim must be a whole number of at least 1 and at most 2147483646, got 0"),
-        (lambda: SAGA(-3), "dim must be"),
-        (lambda: SAGA(2.0), "dim must be"),
-        (lambda: SAGA("3"), "dim must be"),
-        (lambda: SAGA(2**31), "dim must be"),
-        (lambda: SAGA(2, steps=-1), "steps must be a whole number of at least 1 and at most 10000000, got -1"),
-        (lambda: SAGA(2, steps=1.5), "steps must be"),
-        (lambda: SAGA(2, steps=10**8), "at most 10000000"),
-        (lambda: SAGA(2, steps=0), "steps must be a whole number of at least 1"),
-        (lambda: CD(2, steps=-1), "steps must be"),
-        (lambda: SAGA(2, step_size="fast"), "step_size must be a number, a Power or a function"),
-        (lambda: SAGA(2, step_size=-0.1), "finite number of at least 0, got -0.1"),
-        (lambda: SAGA(2, step_size=float("nan")), "finite number of at least 0"),
-        (lambda: SAGA(2, regularisation=-1), "finite number of at least 0"),
-        (lambda: SAGA(2, regularisation=Normalised(0.1)), "cannot be Normalised"),
-        (lambda: GD(2, averaging="mean"), "averaging must be 'tail', 'polyak' or None, got 'mean'"),
-        (lambda: GD(2, newest=True, step_size=Normalised(0.1)), "pass a number for step_size"),
-        (lambda: SVRG(2, anchor="here"), "anchor must be 'refreshed' or 'average', got 'here'"),
-        (lambda: SVRG(2, every=0), "at least 1"),
-        (lambda: SVRG(2, every=2.5), "at least 1"),
-        (lambda: SVRG(2, anchor="average", every=3), "only with anchor='refreshed'"),
+        (lambda: SAGA(0, **RAW), "dim must be a whole number of at least 1 and at most 2147483646, got 0"),
+        (lambda: SAGA(-3, **RAW), "dim must be"),
+        (lambda: SAGA(2.0, **RAW), "dim must be"),
+        (lambda: SAGA("3", **RAW), "dim must be"),
+        (lambda: SAGA(2**31, **RAW), "dim must be"),
+        (lambda: SAGA(2, steps=-1, **RAW), "steps must be a whole number of at least 1 and at most 10000000, got -1"),
+        (lambda: SAGA(2, steps=1.5, **RAW), "steps must be"),
+        (lambda: SAGA(2, steps=10**8, **RAW), "at most 10000000"),
+        (lambda: SAGA(2, steps=0, **RAW), "steps must be a whole number of at least 1"),
+        (lambda: CD(2, steps=-1, **RAW), "steps must be"),
+        (lambda: SAGA(2, step_size="fast", **RAW), "step_size must be a number, a Power or a function"),
+        (lambda: SAGA(2, step_size=-0.1, **RAW), "finite number of at least 0, got -0.1"),
+        (lambda: SAGA(2, step_size=float("nan"), **RAW), "finite number of at least 0"),
+        (lambda: SAGA(2, regularisation=-1, **RAW), "finite number of at least 0"),
+        (lambda: SAGA(2, regularisation=Normalised(0.1), **RAW), "cannot be Normalised"),
+        (lambda: GD(2, averaging="mean", **RAW), "averaging must be 'tail', 'polyak' or None, got 'mean'"),
+        (lambda: GD(2, newest=True, step_size=Normalised(0.1), **RAW), "pass a number for step_size"),
+        (lambda: SVRG(2, anchor="here", **RAW), "anchor must be 'refreshed' or 'average', got 'here'"),
+        (lambda: SVRG(2, every=0, **RAW), "at least 1"),
+        (lambda: SVRG(2, every=2.5, **RAW), "at least 1"),
+        (lambda: SVRG(2, anchor="average", every=3, **RAW), "only with anchor='refreshed'"),
         (
-            lambda: RLS(2, method="magic"),
+            lambda: RLS(2, method="magic", **RAW),
             "method must be one of auto, sherman-morrison, cholesky, inverse, got 'magic'",
         ),
-        (lambda: RLS(2, method="sherman-morrison", regularisation=0.1), "needs n lambda_n to be constant"),
-        (lambda: RLS(2, method="inverse", regularisation=0.0), "cannot be inverted in the first rounds"),
-        (lambda: OLS(2, method="inverse"), "cannot be inverted in the first rounds"),
-        (lambda: RLS(100_000), r"Use SAGA or Diagonal"),
+        (lambda: RLS(2, method="sherman-morrison", regularisation=0.1, **RAW), "needs n lambda_n to be constant"),
+        (lambda: RLS(2, method="inverse", regularisation=0.0, **RAW), "cannot be inverted in the first rounds"),
+        (lambda: OLS(2, method="inverse", **RAW), "cannot be inverted in the first rounds"),
+        *(
+            (lambda make=make, value=value: make(value), "must be")
+            for value in (np.eye(2), [], 2.5, object())
+            for make in (
+                lambda value: RLS(2, method=value, **RAW),
+                lambda value: OLS(2, method=value, **RAW),
+                lambda value: GD(2, averaging=value, **RAW),
+                lambda value: GD(2, newest=value, **RAW),
+                lambda value: SVRG(2, anchor=value, **RAW),
+                lambda value: SAGA(2, guard=value, **RAW),
+                lambda value: SAGA(2, history=value, **RAW),
+                lambda value: SAGA(2, steps=value, **RAW),
+                lambda value: SAGA(value, **RAW),
+            )
+        ),
+        (lambda: RLS(100_000, **RAW), r"Use SAGA or Diagonal"),
         *(
             (lambda cls=cls, value=value: cls(2, discount=value), r"discount must lie in \(0, 1\]")
             for cls in (RLS, OLS, CD, Diagonal)
@@ -185,12 +200,12 @@ def test_settings_that_cannot_work_are_refused_by_name(build, message):
 
 
 def test_a_target_without_rows_is_refused_with_advice():
-    tracker = Diagonal(2).partial_fit(np.eye(2), [1.0, 2.0])
+    tracker = Diagonal(2, **RAW).partial_fit(np.eye(2), [1.0, 2.0])
     with pytest.raises(SettingsError, match=r"keeps no rows.*history=Growing\(\)"):
         tracker.tracking_error()
 
 
 def test_a_tracker_with_rows_on_disk_cannot_be_copied(tmp_path):
-    tracker = SAGA(2, history=Mapped(tmp_path / "rows"), seed=0).partial_fit(np.eye(2), [1.0, 2.0])
+    tracker = SAGA(2, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(np.eye(2), [1.0, 2.0])
     with pytest.raises(SettingsError, match="its folder has one owner"):
         copy.deepcopy(tracker)

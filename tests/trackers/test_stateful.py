@@ -117,8 +117,8 @@ TestLife.settings = settings(
 )
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("seed", [1, 50853])  # and those that once found something
 def test_a_batch_of_random_calls_finds_nothing(seed):
-    count, found = fuzz.run("trackers", seed, 40)
+    count, found = fuzz.run("trackers", seed, 25)
     assert not found, "\n".join(found)
-    assert min(count["taken"], count["refused"]) > 100
+    assert min(count["taken"], count["refused"]) > 50

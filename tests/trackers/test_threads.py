@@ -9,7 +9,7 @@ import pytest
 
 from driftls.history import Mapped
 from driftls.testing.trackers import hasty_threads, same_tracker
-from driftls.trackers import RLS, SAGA
+from driftls.trackers import RAW, RLS, SAGA
 
 
 def together(*calls):
@@ -35,7 +35,7 @@ def together(*calls):
 @pytest.mark.parametrize("mapped", [False, True])
 def test_saves_beside_a_thread_that_learns_are_whole(tmp_path, mapped):
     X = np.random.default_rng(0).normal(size=(64, 20))
-    tracker = SAGA(20, seed=0, history=Mapped(tmp_path / "rows") if mapped else None)
+    tracker = SAGA(20, seed=0, history=Mapped(tmp_path / "rows") if mapped else None, **RAW)
     tracker.partial_fit(X, X[:, 0])
     found = []
 
@@ -50,7 +50,7 @@ def test_saves_beside_a_thread_that_learns_are_whole(tmp_path, mapped):
                 found.append(SAGA.load(tmp_path / "file"))
 
     together(learn, save, save)
-    straight = SAGA(20, seed=0)
+    straight = SAGA(20, seed=0, **RAW)
     thetas = {}
     for _ in range(61):
         straight.partial_fit(X, X[:, 0])
@@ -67,7 +67,7 @@ def test_saves_beside_a_thread_that_learns_are_whole(tmp_path, mapped):
 def test_every_row_of_every_thread_is_learned_once():
     X = np.random.default_rng(0).normal(size=(900, 5))
     y = np.arange(900.0)
-    tracker = SAGA(5, seed=0, guard=False)
+    tracker = SAGA(5, seed=0, guard=False, **RAW)
 
     def share(first):
         for n in range(first, first + 300):
@@ -77,11 +77,11 @@ def test_every_row_of_every_thread_is_learned_once():
     rows, rewards = tracker.history.matrix()
     assert sorted(rewards) == list(y)
     np.testing.assert_array_equal(rows, X[rewards.astype(int)])
-    same_tracker(tracker, SAGA(5, seed=0, guard=False).partial_fit(rows, rewards), "three threads")
+    same_tracker(tracker, SAGA(5, seed=0, guard=False, **RAW).partial_fit(rows, rewards), "three threads")
 
 
 def test_a_tracker_does_not_wait_for_another():
-    one, two = SAGA(3, seed=0), SAGA(3, seed=0)
+    one, two = SAGA(3, seed=0, **RAW), SAGA(3, seed=0, **RAW)
     with one.lock:  # as if a long call of it were under way in this thread
         together(lambda: two.partial_fit(np.eye(3), np.ones(3)), lambda: two.predict(np.eye(3)))
     assert len(two) == 3
@@ -89,7 +89,7 @@ def test_a_tracker_does_not_wait_for_another():
 
 def test_a_long_kernel_leaves_the_interpreter_to_others():
     X = np.random.default_rng(0).normal(size=(400, 400))
-    tracker = RLS(400)
+    tracker = RLS(400, **RAW)
     tracker.update(X[0], 1.0)  # compiled, and started
     thread = threading.Thread(target=tracker.partial_fit, args=(X, X[:, 0]))
     turns = 0

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.draws import Seed
+from driftls.draws import Seed, generator_of
 from driftls.errors import CorruptFileError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.inputs import Stage, as_rows
@@ -93,7 +93,7 @@ class DisjointLinUCB(Policy):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
         if isinstance(tracker.history, Mapped):
             raise SettingsError("every arm has a history of its own, and a Mapped folder serves one. Use Growing().")
-        self._seeds = np.random.default_rng(seed)
+        self._seeds = generator_of(seed)
         own = self._seeds.spawn(1)[0]
         width = DiagonalWidth() if width is None else width
         super().__init__(dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own)
@@ -329,6 +329,7 @@ class DisjointLinUCB(Policy):
             if name not in self._index.slot_of:
                 model = self._fresh_model()  # first: it may fail
                 self._put_model(self._index.open(name), model)
+        self._index.offer(names)  # in the order of the pool, whichever of them were new
         self._slots[: len(names)] = [self._index.slot_of[name] for name in names]
         self._pool, self._positions = list(names), {name: k for k, name in enumerate(names)}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from driftls.draws import Draws, Seed
+from driftls.draws import Draws, Seed, generator_of
 from driftls.errors import SettingsError
 from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.shared import SharedPolicy
@@ -71,7 +71,7 @@ class LinUCB(SharedPolicy):
         self._auto, self._raw = tracker is None, False
         self._adaptive = tracker is None and regularisation is None and kappa is None
         self._regularisation = ridge(1.0) if regularisation is None else as_schedule(regularisation, "regularisation")
-        own, self._seed = np.random.default_rng(seed).spawn(2)
+        own, self._seed = generator_of(seed).spawn(2)
         self._sigmas, self.reason = sigmas, "given: tracker and width were chosen by the caller"
         if tracker is None:
             tracker, width = self._parts(whole_number(dim, "dim", 1), sparse=False, recurring=False)

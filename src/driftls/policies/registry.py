@@ -10,10 +10,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from driftls import persistence
-from driftls.draws import Seed
+from driftls.draws import Seed, generator_of
 from driftls.errors import FileFormatError, SettingsError
 from driftls.policies.disjoint import DisjointLinUCB
 from driftls.policies.linucb import LinUCB
@@ -37,7 +35,7 @@ def _of_tracker(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _saga(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:
-    first, second = np.random.default_rng(seed).spawn(2)
+    first, second = generator_of(seed).spawn(2)
     tracker = SAGA(dim, seed=first, history=settings.pop("history", None), **_of_tracker(settings), **RAW)
     return LinUCB(tracker=tracker, width=PhiWidth(), kappa=kappa, seed=second, **settings)
 

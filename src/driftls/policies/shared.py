@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import Seed
-from driftls.errors import CorruptFileError, InputError, SettingsError
+from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsError
 from driftls.features.crossed import CrossedArms
 from driftls.history import Mapped
 from driftls.inputs import Stage, as_numbers
@@ -159,7 +159,7 @@ class SharedPolicy(Policy):
                 slot = self._arm_slots.index.slot_of.get(name[0], -1)
                 slot = slot if slot >= 0 and self._arm_slots.same(row, slot) else -1
             self._learn_row(row, slot, 0)
-        except InputError:
+        except DriftlsError:
             if first and not len(self.tracker):  # a refused row decides nothing
                 self._close()
             raise

@@ -43,9 +43,11 @@ class ArmSlots:
         index, slots = self.index, self._frame.arrays["slots"]
         found = [index.slot_of.get(name, -1) for name in names]
         index.offer(names, round_number)  # first: what is here now is not dropped for what is new
-        for k, slot in enumerate(found):
-            if slot < 0:
-                found[k] = -2 - self._open(names[k], width, round_number)
+        new = [k for k, slot in enumerate(found) if slot < 0]
+        for k in new:
+            found[k] = -2 - self._open(names[k], width, round_number)
+        if new:
+            index.offer(names, round_number)  # in the order of the pool, whichever of them were new
         slots[: len(found)] = found
         kernels.open_arms(self._frame.address, 0, len(found))
 

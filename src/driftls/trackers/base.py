@@ -67,13 +67,13 @@ class Tracker(Saveable):
         scale: bool = True,
         intercept: bool = True,
     ) -> None:
-        self.scale, self.intercept = bool(scale), bool(intercept)
+        self.scale, self.intercept = flag(scale, "scale"), flag(intercept, "intercept")
         self.dim, self.steps = whole_number(dim, "dim", 1), whole_number(steps, "steps", 0, MOST_STEPS)
         self.step_size: Schedule = as_schedule(step_size, "step_size")
         self.regularisation: Schedule = as_schedule(regularisation, "regularisation")
         if isinstance(self.regularisation, Normalised):
             raise SettingsError("regularisation cannot be Normalised: pass a number, a Power or ridge(total).")
-        self.guard = bool(guard)
+        self.guard = flag(guard, "guard")
         if history is not None and not isinstance(history, History):
             raise SettingsError(f"history must be a Growing(), Reservoir(), Window() or Mapped(), got {history!r}.")
         self.history = History() if history is None else history
@@ -513,6 +513,13 @@ def whole_number(value: Any, name: str, least: int, most: int = 2**31 - 2) -> in
     if isinstance(value, bool) or not (isinstance(value, int | np.integer) and least <= value <= most):
         raise SettingsError(f"{name} must be a whole number of at least {least} and at most {most}, got {value!r}.")
     return int(value)
+
+
+def flag(value: Any, name: str) -> bool:
+    """A setting that is on or off."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingsError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
 
 
 def _takes(kind: Any, settings: dict[str, Any]) -> bool:

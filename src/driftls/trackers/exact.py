@@ -77,7 +77,7 @@ class RLS(Tracker):
                 f"an exact tracker keeps {self.dim} x {self.dim} numbers, {16 * self.dim**2 / 2**30:.0f} GB. "
                 "Use SAGA or Diagonal, which keep O(d)."
             )
-        if method not in METHODS:
+        if not isinstance(method, str) or method not in METHODS:
             raise SettingsError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
         self.method = method
         self.discount = check_discount(discount, self.regularisation, history)
@@ -321,18 +321,19 @@ class OLS(RLS):
         discount: float = 1.0,
         method: str = "auto",
         history: History | None = None,
+        scale: bool = True,
         intercept: bool = True,
     ) -> None:
-        if method == "inverse":
+        if isinstance(method, str) and method == "inverse":
             raise SettingsError(
                 "A_n cannot be inverted in the first rounds of OLS. Use RLS(method='inverse') with a small ridge."
             )
         super().__init__(
-            dim, regularisation=0.0, discount=discount, method=method, history=history, scale=False, intercept=intercept
+            dim, regularisation=0.0, discount=discount, method=method, history=history, scale=scale, intercept=intercept
         )
 
     def _saved_settings(self) -> dict[str, Any]:
-        return drop(super()._saved_settings(), "regularisation", "scale")
+        return drop(super()._saved_settings(), "regularisation")
 
 
 def plain(dim: int, regularisation: Any) -> RLS:

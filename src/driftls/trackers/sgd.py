@@ -15,7 +15,7 @@ from driftls.kernels import gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import Normalised, ridge
-from driftls.trackers.base import MOST_STEPS, Tracker, whole_number
+from driftls.trackers.base import MOST_STEPS, Tracker, flag, whole_number
 from driftls.trackers.exact import RLS, plain
 from driftls.units import Change
 
@@ -129,11 +129,12 @@ class GD(StochasticTracker):
         scale: bool = True,
         intercept: bool = True,
     ) -> None:
-        if averaging == "default":
+        newest = flag(newest, "newest")
+        if isinstance(averaging, str) and averaging == "default":
             averaging = None if newest else "tail"
-        if averaging not in AVERAGING:
+        if not isinstance(averaging, str | None) or averaging not in AVERAGING:
             raise SettingsError(f"averaging must be 'tail', 'polyak' or None, got {averaging!r}.")
-        self.averaging, self.newest = averaging, bool(newest)
+        self.averaging, self.newest = averaging, newest
         if step_size is None:
             step_size = 0.5 if newest else Normalised(0.5)
         elif newest and isinstance(step_size, Normalised):
@@ -213,7 +214,7 @@ class SVRG(StochasticTracker):
         scale: bool = True,
         intercept: bool = True,
     ) -> None:
-        if anchor not in ("refreshed", "average"):
+        if not isinstance(anchor, str) or anchor not in ("refreshed", "average"):
             raise SettingsError(f"anchor must be 'refreshed' or 'average', got {anchor!r}.")
         if every is not None and (anchor == "average" or not isinstance(every, int | np.integer) or every < 1):
             raise SettingsError("every counts rows between refreshes: at least 1, and only with anchor='refreshed'.")

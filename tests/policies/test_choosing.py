@@ -1,0 +1,214 @@
+"""Which arm is chosen, and how likely that was."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import naive
+from driftls import ridge
+from driftls.environments import FixedArms, FreshContexts
+from driftls.errors import ConditioningWarning, InputError
+from driftls.inputs import Rows
+from driftls.policies import Greedy, LinUCB, SharedPolicy
+from driftls.simulate import simulate
+from driftls.testing.calls import rounds
+from driftls.testing.policies import played
+from driftls.trackers import CD, OLS, RAW, RLS, SAGA
+from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth
+from policy_cases import CASES, DIM
+
+ARMS = 5
+
+
+def fast(dim, **settings):
+    return LinUCB(tracker=SAGA(dim, seed=0, **RAW), width=DiagonalWidth(), seed=0, **settings)
+
+
+def sparse(rng, count=3, dim=8):
+    return sp.csr_array(rng.normal(size=(count, dim)) * (rng.random((count, dim)) < 0.4))
+
+
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("kappa", [None, 0.8])
+def test_decisions_and_kappa_are_those_of_the_oracle(kind, kappa):
+    policy, oracle = LinUCB(tracker=RLS(DIM, **RAW), width=ExactWidth(), kappa=kappa), naive.LinUCB(DIM, kappa)
+    rng = np.random.default_rng(4)
+    for n in range(120):
+        arms = rng.normal(size=(ARMS, DIM)) * (rng.random((ARMS, DIM)) < (0.5 if kind is sp.csr_array else 1.0))
+        scores = np.array([oracle.score(x) for x in arms])
+        np.testing.assert_allclose(policy.scores(kind(arms)), scores, atol=1e-9)
+        k = policy.choose(kind(arms))
+        assert k == int(np.argmax(scores)), n
+        y = float(arms[k].sum() + rng.normal())
+        policy.learn(kind(arms), y, arm=k)
+        oracle.learn(arms[k], y)
+        assert policy.kappa == pytest.approx(oracle.kappa, rel=1e-10)
+        assert policy.probability == 1.0
+    np.testing.assert_allclose(policy.theta, oracle.theta, atol=1e-9)
+
+
+@pytest.mark.parametrize("ids", [None, list("abcde")])
+def test_the_default_is_exact_where_d2_is_affordable(ids):
+    """With lambda given: otherwise it moves with the data."""
+    policy, oracle = LinUCB(DIM, regularisation=ridge(1.0), sigmas=1.0), naive.LinUCB(DIM)
+    arms = np.random.default_rng(4).normal(size=(ARMS, DIM))
+    for n in range(60):
+        arms = arms if ids else np.random.default_rng(n).normal(size=(ARMS, DIM))
+        k = policy.choose(arms, ids=ids)
+        assert k == int(np.argmax([oracle.score(x) for x in arms])), n
+        y = float(np.random.default_rng(n).normal())
+        policy.learn(arms, y, arm=k, ids=ids)
+        oracle.learn(arms[k], y)
+
+
+@pytest.mark.parametrize("name", ["LinUCB", "SAGA + phi", "Random", "one exact model an arm"])
+def test_frequencies_are_the_probabilities_that_were_told(name):
+    policy, count = CASES[name](epsilon=0.4), 3000
+    played(policy, 15)
+    arms, ids, _ = next(rounds(policy, 1))
+    told = policy.probabilities(arms, ids=ids)
+    chosen = [policy.choose(arms, ids=ids) for _ in range(count)]
+    found = np.bincount(chosen, minlength=ARMS) / count
+    assert (np.abs(found - told) <= 5.0 * np.sqrt(told * (1.0 - told) / count) + 1e-12).all()
+
+
+def test_frequencies_among_allowed_arms():
+    policy, count = CASES["LinUCB"](epsilon=0.4), 3000
+    arms, ids, _ = next(rounds(policy, 1))
+    told = policy.probabilities(arms, ids=ids, allowed=[0, 3])
+    chosen = [policy.choose(arms, ids=ids, allowed=[0, 3]) for _ in range(count)]
+    found = np.bincount(chosen, minlength=ARMS) / count
+    assert sorted(told)[:3] == [0.0, 0.0, 0.0]
+    assert sorted(told)[3:] == pytest.approx([0.2, 0.8])
+    assert (np.abs(found - told) <= 5.0 * np.sqrt(told * (1.0 - told) / count) + 1e-12).all()
+
+
+def test_the_probability_of_a_sampled_choice_is_not_known():
+    policy = CASES["LinTS"]()
+    played(policy, 2)
+    with pytest.raises(InputError, match="by sampling is not known"):
+        _ = policy.probability
+    with pytest.raises(InputError, match="scores that are sampled"):
+        policy.probabilities(np.eye(DIM))
+
+
+def test_no_width_is_greedy():
+    policy = SharedPolicy(RLS(DIM, **RAW), NoWidth(), kappa=0.0)
+    played(policy, 30)
+    arms = next(rounds(policy, 1)).arms
+    np.testing.assert_allclose(policy.scores(arms), arms @ policy.theta, atol=1e-12)
+    assert not policy.widths(arms).any()
+
+
+@pytest.mark.parametrize("tracker", [lambda: RLS(DIM, discount=0.9, **RAW), lambda: OLS(DIM, **RAW)], ids=["discounted", "OLS"])
+def test_a_tracker_that_solves_when_asked_is_asked(tracker):
+    environment, runs = FreshContexts(DIM, 4, seed=2), []
+    for engine in ("python", "compiled"):
+        policy = Greedy(tracker())
+        runs.append(simulate(policy, environment, 80, engine=engine, points=range(1, 81)).traces)
+        arms = environment.round(81).arms
+        np.testing.assert_allclose(policy.scores(arms), arms @ policy.theta, atol=1e-12)
+        assert policy.choose(arms) == int(np.argmax(arms @ policy.theta))
+    assert runs[0] == runs[1]
+
+
+def test_an_ill_conditioned_matrix_leaves_the_widths_exact():
+    """Rows of very different sizes cost Sherman-Morrison its digits: it has to notice, in both engines."""
+    arms = np.array([[1e5, 1e5, 0.0], [1e5, 1e5 + 1.0, 0.0], [0.0, 1.0, 1e-2]])
+    runs = []
+    for engine in ("python", "compiled"):
+        policy = LinUCB(tracker=RLS(3, regularisation=ridge(1e-3), **RAW), width=ExactWidth(), kappa=1.0)
+        with pytest.warns(ConditioningWarning, match="too ill-conditioned for Sherman-Morrison"):
+            simulate(policy, FixedArms(3, arms, theta=[1.0, -1.0, 0.5], seed=1), 60, engine=engine)
+        assert np.isfinite(policy.scores(arms)).all()
+        runs.append((policy.tracker.route, policy.theta.tolist()))
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_exact_tracker_that_has_to_be_solved_first_is():
+    """It may leave Sherman-Morrison in rows that the policy does not see."""
+    policy, arms = LinUCB(tracker=RLS(2, **RAW), seed=0), np.eye(2)
+    policy.choose(arms)
+    X = np.array([[1e9, 1.0], [1e9, -1.0], [1.0, 1.0]])
+    policy.tracker.partial_fit(X, np.ones(3))
+    expected = np.sqrt(np.diag(np.linalg.inv(X.T @ X + np.eye(2))))
+    np.testing.assert_allclose(policy.widths(arms), expected, rtol=1e-6)
+
+
+# -- forms of arms -----------------------------------------------------------------------------------------------------
+
+
+def test_every_form_of_arms_is_taken_alike():
+    rng = np.random.default_rng(4)
+    kinds = (sp.csr_array, sp.csr_matrix, sp.coo_array, sp.csc_array, sp.bsr_array, _wide, _rows)
+    policies = [fast(8) for _ in kinds]
+    for _ in range(15):
+        arms = sparse(rng)
+        chosen = [policy.choose(kind(arms)) for policy, kind in zip(policies, kinds)]
+        assert len(set(chosen)) == 1
+        for policy, kind in zip(policies, kinds):
+            policy.learn(kind(arms), 1.0, arm=chosen[0])
+    assert len({policy.theta.tobytes() for policy in policies}) == 1
+
+
+def _wide(arms):
+    arms = arms.copy()
+    arms.indices, arms.indptr = arms.indices.astype(np.int64), arms.indptr.astype(np.int64)
+    return arms
+
+
+def _rows(arms):
+    return Rows(arms.indices.astype(np.int32), arms.data, arms.indptr.astype(np.int64), arms.shape[1])
+
+
+def test_lists_are_taken_as_arrays_are():
+    rng, one, two = np.random.default_rng(5), fast(6, epsilon=0.2), fast(6, epsilon=0.2)
+    for _ in range(50):
+        arms, reward = rng.normal(size=(4, 6)), float(rng.normal())
+        k = one.choose(arms)
+        assert two.choose(arms.tolist()) == k
+        one.learn(arms, reward, arm=k)
+        two.learn(arms[k].tolist(), reward)
+    assert one.theta.tobytes() == two.theta.tobytes()
+    assert one.kappa == two.kappa
+
+
+def test_sparse_arms_that_are_filled_anew_in_place_are_read_anew():
+    """One matrix that a loop refills: other rows, also of other lengths."""
+    rng, same, built = np.random.default_rng(1), fast(8), fast(8)
+    arms = sp.csr_array(np.eye(3, 8))
+    for _ in range(30):
+        cuts = np.sort(rng.choice(np.arange(1, 3), 2, replace=True))
+        arms.indptr[:] = [0, *cuts, 3]
+        arms.indices[:] = np.sort(rng.choice(8, 3, replace=False))
+        fresh = arms.copy()
+        k = same.choose(arms)
+        assert built.choose(fresh) == k
+        same.learn(arms, 1.0, arm=k)
+        built.learn(fresh, 1.0, arm=k)
+    assert same.theta.tobytes() == built.theta.tobytes()
+
+
+def test_an_array_whose_shape_was_changed_in_place_is_looked_at_again():
+    arms, policy = np.ones((4, 3)), fast(3)
+    for _ in range(3):
+        policy.learn(arms, 1.0, arm=policy.choose(arms))
+    arms.shape = (3, 4)
+    with pytest.raises(InputError):
+        policy.choose(arms)
+    with pytest.raises(InputError):
+        policy.learn(arms, 1.0, arm=0)
+
+
+@pytest.mark.parametrize("make", [lambda: fast(8), lambda: LinUCB(tracker=CD(8, **RAW), width=PhiWidth(method="cd"))])
+def test_more_arms_than_there_was_room_for(make):
+    policy, rng = make(), np.random.default_rng(0)
+    for count in (3, 40, 5, 200):
+        arms = rng.normal(size=(count, 8))
+        ids = [f"{count} {k}" for k in range(count)]
+        k = policy.choose(arms, ids=ids)
+        assert k == int(np.argmax(policy.scores(arms, ids=ids)))
+        policy.learn(arms, 1.0, arm=k, ids=ids)

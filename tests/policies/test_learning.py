@@ -1,0 +1,170 @@
+"""What a policy learns, when, and what it does with what it cannot."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from driftls.errors import DivergenceError, InputError, SettingsError
+from driftls.history import Mapped
+from driftls.policies import DisjointLinUCB, LinUCB
+from driftls.testing.calls import rounds
+from driftls.testing.policies import played
+from driftls.testing.trackers import same_snapshot
+from driftls.trackers import GD, RAW, RLS, SAGA
+from driftls.widths import DiagonalWidth, NoWidth, PhiWidth
+from policy_cases import CASES, DIM
+
+SHARED = [name for name, case in CASES.items() if not case().disjoint]
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_rewards_may_come_late_and_in_any_order(name):
+    policy = CASES[name]()
+    arms, ids, rewards = next(rounds(policy, 1))
+    choices = [policy.choose(arms, ids=ids) for _ in range(6)]
+    for n in (3, 0, 5):
+        policy.learn(arms, float(rewards[choices[n]] + n), arm=choices[n], ids=ids)
+    policy.learn(arms[2], 1.0)
+    assert len(policy.tracker) == 4
+    if isinstance(policy.tracker, RLS):
+        X = np.array([*(arms[choices[n]] for n in (3, 0, 5)), arms[2]])
+        y = [*(rewards[choices[n]] + n for n in (3, 0, 5)), 1.0]
+        np.testing.assert_allclose(policy.theta, np.linalg.solve(X.T @ X + np.eye(DIM), X.T @ y), atol=1e-10)
+
+
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("kind", [np.array, lambda x: sp.csr_array(x[None])], ids=["dense", "sparse"])
+def test_learning_may_come_before_the_first_choice(name, kind):
+    policy = CASES[name]()
+    policy.learn(kind(np.ones(DIM) / DIM), 1.0)
+    assert len(policy.tracker) == 1
+    arms, ids, _ = next(rounds(policy, 1))
+    assert 0 <= policy.choose(arms, ids=ids) < 5
+
+
+@pytest.mark.parametrize("x", [([0, 2], [1.0, 0.5]), (np.array([0, 2], np.int32), np.array([1.0, 0.5]))])
+def test_a_row_may_be_a_pair_of_indices_and_values(x):
+    one, two = (LinUCB(tracker=SAGA(4, seed=0, **RAW), width=DiagonalWidth(), seed=0) for _ in range(2))
+    for _ in range(3):
+        one.learn(x, 1.0)
+        two.learn(sp.csr_array([[1.0, 0.0, 0.5, 0.0]]), 1.0)
+    assert one.theta.tobytes() == two.theta.tobytes()
+
+
+def test_a_choice_that_was_made_elsewhere_is_remembered():
+    policy, straight = (LinUCB(tracker=RLS(3, **RAW), seed=0) for _ in range(2))
+    policy.remember("k", [1.0, 2.0, 3.0], "a")
+    policy.remember(("k", 2), ([0], [1.0]))
+    policy.learn(reward=1.0, key="k")
+    policy.learn(reward=0.0, key=("k", 2))
+    straight.learn(np.array([1.0, 2.0, 3.0]), 1.0)
+    straight.learn(np.array([1.0, 0.0, 0.0]), 0.0)
+    assert policy.theta.tobytes() == straight.theta.tobytes()
+    with pytest.raises(InputError, match="was used before"):
+        policy.remember("k", np.ones(3))
+
+
+@pytest.mark.parametrize("reward", [np.nan, np.inf, "1", None])
+def test_a_refused_reward_leaves_its_key_waiting(reward):
+    policy = CASES["LinUCB"]()
+    arms, ids, _ = next(rounds(policy, 1))
+    policy.choose(arms, ids=ids, key=7)
+    with pytest.raises(InputError, match=r"a reward must be|learn needs a reward"):
+        policy.learn(reward=reward, key=7)
+    for waiting in (copy.deepcopy(policy), policy):
+        waiting.learn(reward=1.0, key=7)
+        assert len(waiting.tracker) == 1
+
+
+def test_a_row_that_diverges_is_counted_once():
+    policy = LinUCB(tracker=GD(2, step_size=1.9, regularisation=0.6, seed=0, **RAW), width=NoWidth(), seed=0)
+    x, counts = np.array([1.0, 0.0]), []
+
+    def learn_on():
+        for _ in range(2000):
+            counts.append(len(policy.tracker))
+            policy.learn(x, 1.0)
+
+    with pytest.raises(DivergenceError):
+        learn_on()
+    assert len(policy.tracker) == counts[-1] + 1
+
+
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array], ids=["dense", "sparse"])
+def test_a_first_row_that_the_guard_refuses_decides_nothing(kind):
+    policy = LinUCB(tracker=GD(2, step_size=1.0, seed=0, **RAW), width=NoWidth(), seed=0)
+    before = policy.snapshot()
+    with pytest.raises(DivergenceError):
+        policy.learn(kind(np.array([[9.0, 0.0]])), 1.0, arm=0)
+    same_snapshot(before, policy.snapshot(), "a refused first row")
+    policy.learn(np.array([[1.0, 0.0]]), 1.0, arm=0)
+    assert policy.tracker.sparse is False
+
+
+def test_a_step_size_that_fails_teaches_nothing():
+    def failing(n):
+        if n > 3000:
+            raise RuntimeError("no more")
+        return 0.1
+
+    policy = LinUCB(tracker=SAGA(2, step_size=failing, seed=0, **RAW), width=PhiWidth(), seed=0)
+    arms = np.eye(2)
+
+    def learn_on():
+        for _ in range(6000):
+            policy.learn(arms, 1.0, arm=policy.choose(arms, ids=["a", "b"]), ids=["a", "b"])
+
+    with pytest.raises(RuntimeError, match="no more"):
+        learn_on()
+    assert np.isfinite(policy.scores(arms, ids=["a", "b"])).all()
+    assert len(policy.tracker) <= 3000
+
+
+def test_functions_of_n_are_passed_again(tmp_path):
+    def step(n):
+        return 0.1 / n**0.5
+
+    policy = LinUCB(tracker=SAGA(DIM, steps=2, step_size=step, seed=1, **RAW), seed=1)
+    played(policy, 10)
+    policy.save(tmp_path / "policy")
+    with pytest.raises(SettingsError, match="pass step_size= to load"):
+        LinUCB.load(tmp_path / "policy")
+    again, copied = LinUCB.load(tmp_path / "policy", step_size=step), copy.deepcopy(policy)
+    assert played(policy, 10, first=10) == played(again, 10, first=10) == played(copied, 10, first=10)
+
+
+def test_a_policy_over_a_mapped_history_is_not_copied(tmp_path):
+    policy = LinUCB(tracker=SAGA(DIM, steps=2, history=Mapped(tmp_path / "rows"), seed=1, **RAW), seed=1)
+    policy.learn(np.ones(DIM), 1.0)
+    with pytest.raises(SettingsError, match="cannot be copied"):
+        copy.deepcopy(policy)
+
+
+@pytest.mark.parametrize("engine", ["play", "choose"])
+def test_crossed_scores_follow_a_tracker_that_learned_by_itself(engine):
+    """Whose table was filled before."""
+    from driftls.features import CrossedArms
+
+    def policy():
+        return LinUCB(tracker=SAGA(9, steps=1, seed=0, **RAW), width=DiagonalWidth(), kappa=0.0, seed=0)
+
+    one, rows = policy(), sp.csr_array(np.random.default_rng(3).normal(size=(50, 9)))
+    arms = CrossedArms([1.0, 0.5, -1.0], [0, 1, 2], count=3)
+    for _ in range(12):
+        one.choose(arms)
+    one.tracker.partial_fit(rows, np.arange(50.0))
+    theta = one.theta.reshape(3, 3) @ [1.0, 0.5, -1.0]
+    chosen = one.choose(arms) if engine == "choose" else int(one.play(arms)[0])
+    assert chosen == int(np.argmax(theta))
+
+
+def test_a_model_of_an_arm_is_given_as_a_copy():
+    policy, user = DisjointLinUCB(2, seed=0), np.array([1.0, 0.5])
+    policy.choose(user, ids=["a", "b"])
+    before = policy.snapshot()
+    policy.model("a").update(user, 1.0)
+    same_snapshot(before, policy.snapshot(), "a copy that learned")

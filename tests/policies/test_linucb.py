@@ -1,0 +1,166 @@
+"""LinUCB chooses its parts, and lambda, from what it sees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import naive
+from driftls import ridge
+from driftls.environments import FreshContexts
+from driftls.errors import DriftlsError, InputError
+from driftls.policies import EnsembleTS, Greedy, LinUCB, SharedPolicy
+from driftls.simulate import simulate
+from driftls.trackers import CD, RAW, RLS, SAGA
+from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
+
+PARTS = [
+    (6, False, False, (RLS, ExactWidth), 1.0, "exact: with 6 dense features the exact method is affordable"),
+    (6, False, True, (RLS, ExactWidth), 2.0, "exact: with 6 dense features the exact method is affordable"),
+    (6, True, False, (SAGA, DiagonalWidth), 1.0, "fast: 6 sparse features and arms that change: SAGA"),
+    (201, False, True, (CD, PhiWidth), 2.0, "fast: 201 dense features and arms that recur: CD, with one phi"),
+    (201, False, False, (SAGA, DiagonalWidth), 1.0, "fast: 201 dense features and arms that change: SAGA"),
+    (5001, False, True, (SAGA, PhiWidth), 2.0, "fast: 5001 features, too many for a 5001 x 5001 matrix: SAGA"),
+]
+
+
+@pytest.mark.parametrize(("dim", "sparse", "ids", "kinds", "sigmas", "reason"), PARTS)
+@pytest.mark.parametrize("by", ["choose", "scores", "load"])
+def test_the_parts_are_chosen_from_the_first_arms_and_the_reason_is_told(
+    dim, sparse, ids, kinds, sigmas, reason, by, tmp_path
+):
+    arms = np.random.default_rng(1).normal(size=(2, dim))
+    policy, expected = (LinUCB(dim, epsilon=0.3, seed=1) for _ in range(2))
+    matrix, names = sp.csr_array(arms) if sparse else arms, ["a", "b"] if ids else None
+    if by == "scores":  # a question decides nothing
+        policy.scores(arms[:1])
+    elif by == "load":
+        policy.save(tmp_path / "policy")
+        policy = LinUCB.load(tmp_path / "policy")
+    decisions = [[one.choose(matrix, ids=names) for _ in range(20)] for one in (policy, expected)]
+    assert decisions[0] == decisions[1]
+    assert (type(policy.tracker), type(policy.width)) == kinds
+    assert policy.reason.startswith(reason)
+    assert policy.kappa == sigmas
+    policy.save(tmp_path / "policy")
+    assert LinUCB.load(tmp_path / "policy").reason == policy.reason
+
+
+def test_a_refused_first_call_decides_nothing():
+    policy = LinUCB(201, seed=1)
+    for wrong in (
+        lambda: policy.choose(np.full((2, 201), np.nan)),
+        lambda: policy.choose(np.ones((2, 200)), ids=["a", "b"]),
+        lambda: policy.choose(np.ones((2, 201)), ids=["a"]),
+        lambda: policy.choose(np.ones((2, 201)), allowed=[]),
+        lambda: policy.choose(np.ones((2, 201)), key=[]),
+        lambda: policy.learn(np.ones(201), np.nan),
+        lambda: policy.play(np.ones((2, 201)), np.ones((1, 3))),
+        lambda: policy.remember("key", np.full(201, np.nan)),
+    ):
+        with pytest.raises(InputError):
+            wrong()
+    policy.choose(np.eye(201)[:2], ids=["a", "b"])
+    assert policy.reason.startswith("fast: 201 dense features and arms that recur")
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: LinUCB(), "either dim, and chooses its parts itself, or a tracker"),
+        (lambda: LinUCB(3, tracker=RLS(3, **RAW)), "either dim"),
+        (lambda: LinUCB(3, width=ExactWidth()), "width needs a tracker"),
+        (lambda: LinUCB(tracker=RLS(3, **RAW), regularisation=1.0), "give it to the tracker"),
+        (lambda: LinUCB(3, kappa=-1.0), "kappa must lie in .* got -1.0"),
+        (lambda: LinUCB(3, kappa=np.nan), "kappa must lie in"),
+        (lambda: LinUCB(3, kappa="big"), "kappa must lie in .* got 'big'"),
+        (lambda: LinUCB(3, kappa=True), "kappa must lie in"),
+        (lambda: LinUCB(3, sigmas=-1.0), "sigmas must lie in"),
+        (lambda: LinUCB(3, epsilon=1.1), r"epsilon must lie in \[0, 1\], got 1.1"),
+        (lambda: LinUCB(3, forget_after=-1), "forget_after must be"),
+        (lambda: LinUCB(0), "dim must be"),
+        (lambda: LinUCB(3, seed="seed"), "seed must be"),
+        (lambda: EnsembleTS(), "either dim"),
+        (lambda: EnsembleTS(3, tracker=CD(3, **RAW)), "either dim"),
+        (lambda: SharedPolicy(RLS(3, **RAW), "exact"), "a policy needs a tracker and a width"),
+        (lambda: Greedy("RLS"), "a policy needs a tracker and a width|no attribute"),
+    ],
+)
+def test_bad_settings_are_refused(make, complaint):
+    with pytest.raises(DriftlsError, match=complaint):
+        make()
+
+
+# -- lambda from the data ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [8, 250])
+def test_lambda_moves_half_way_to_the_likeliest_one_when_n_has_grown_by_a_tenth(dim):
+    policy, oracle = LinUCB(dim, seed=0), naive.LinUCB(dim)
+    environment, rows, rewards = FreshContexts(dim, 5, sigma=0.3, seed=1), [], []
+    lam, look = 1.0, 64
+    for n in range(1, 90):
+        arms = environment.round(n)[0]
+        k = policy.choose(arms)
+        reward = float(arms[k] @ environment.theta(n) + 0.3 * np.sin(n))
+        policy.learn(arms, reward, arm=k)
+        rows.append(arms[k])
+        rewards.append(reward)
+        if dim == 8 and n <= 64:
+            oracle.learn(arms[k], reward)
+        if n == look:
+            X, sigma2 = np.array(rows), policy.kappa**2  # one standard deviation; exact for dim 8 at the first look
+            if dim == 8:
+                gamma, theta = naive.settled(X, lam), np.linalg.solve(X.T @ X + lam * np.eye(dim), X.T @ rewards)
+                if n == 64:
+                    assert sigma2 == pytest.approx(oracle.kappa**2, rel=1e-9)
+            else:
+                squares = (X**2).sum(axis=0)
+                gamma, theta = float((squares / (lam + squares)).sum()), policy.theta
+            lam = np.sqrt(lam * np.clip((gamma + 1) / (theta @ theta / sigma2 + 1), 0.01, 1000.0))
+            look = int(np.ceil(1.1 * n))
+        assert n * policy.tracker.regularisation(n) == pytest.approx(lam, rel=1e-9)
+    assert look == 96
+
+
+def test_after_a_look_at_lambda_the_exact_solution_and_its_widths_have_the_new_one():
+    policy, environment = LinUCB(6, seed=0), FreshContexts(6, 5, sigma=0.3, seed=1)
+    rows, rewards = [], []
+    for n in range(1, 65):
+        arms = environment.round(n)[0]
+        k = policy.choose(arms)
+        rows.append(arms[k])
+        rewards.append(environment.reward(n, k))
+        policy.learn(arms, rewards[-1], arm=k)
+    lam, X = policy.tracker.regularisation.scale, np.array(rows)
+    assert lam != 1.0
+    A, x = X.T @ X + lam * np.eye(6), np.arange(6.0)
+    np.testing.assert_allclose(policy.theta, np.linalg.solve(A, X.T @ rewards), rtol=1e-9)
+    np.testing.assert_allclose(policy.widths([x]), [np.sqrt(x @ np.linalg.solve(A, x))], rtol=1e-9)
+
+
+@pytest.mark.parametrize("dim", [6, 250])
+def test_both_engines_and_a_saved_policy_move_lambda_alike(dim, tmp_path):
+    runs = []
+    for engine in ("compiled", "python"):
+        policy = LinUCB(dim, seed=0)
+        run = simulate(policy, FreshContexts(dim, 5, sigma=0.3, seed=1), 150, engine=engine)
+        runs.append((run.traces, policy.tracker.regularisation.scale))
+    assert runs[0] == runs[1]
+    policy.save(tmp_path / "policy")
+    again = LinUCB.load(tmp_path / "policy")
+    for one in (policy, again):
+        simulate(one, FreshContexts(dim, 5, sigma=0.3, seed=2), 100)
+    assert policy.tracker.regularisation == again.tracker.regularisation
+    assert policy.theta.tobytes() == again.theta.tobytes()
+
+
+def test_lambda_stays_where_it_was_given_or_where_no_rule_is_known_to_be_safe():
+    fixed = LinUCB(6, regularisation=ridge(2.0), seed=0)
+    simulate(fixed, FreshContexts(6, 5, sigma=0.3, seed=1), 100)
+    assert fixed.tracker.regularisation == ridge(2.0)
+    recurring, arms = LinUCB(6, seed=0), np.eye(6)
+    for _ in range(80):
+        recurring.learn(arms, 0.5, arm=recurring.choose(arms, ids=range(6)), ids=range(6))
+    assert recurring.tracker.regularisation == ridge(1.0)
