@@ -139,6 +139,12 @@ BENCHMARKS = {
         ("variant", "regret", "over PEGE", "slope of log R_n, last tenfold"),
         (*CORE, "actions.py", "environments.py", "paper*"),
     ),
+    "lives": Benchmark(
+        "long lives: ids that come and go, keys that wait, memory over many rounds",
+        "lives:lives",
+        ("", "first", "second", "third", "last", "last over second (memory: over first)"),
+        LOOPS,
+    ),
     "workers": Benchmark(
         "what workers bring and what a task costs", "study:workers", ("", "s", "aim"), (*CORE, "study", "engines.py")
     ),

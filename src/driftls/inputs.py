@@ -46,7 +46,7 @@ class Rows(NamedTuple):
             type(indices) is type(values) is type(start) is np.ndarray
             and indices.dtype == INDEX
             and values.dtype == FLOAT
-            and start.dtype in (INDEX, POINTER)
+            and (start.dtype == POINTER or start.dtype == INDEX)
             and indices.ndim == values.ndim == start.ndim == 1
             and start.size > 0
             and start[0] == 0
@@ -82,8 +82,8 @@ def _called(values: Any) -> str:
 def as_number(value: Any, called: str) -> float:
     """One real number."""
     try:
-        if isinstance(value, str | bytes | bytearray) or np.ndim(value):  # which float would read
-            raise TypeError
+        if type(value) is not float and (isinstance(value, str | bytes | bytearray) or np.ndim(value)):
+            raise TypeError  # which float would read
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{called} must be a number, got {value!r}.") from None
@@ -94,6 +94,8 @@ def as_number(value: Any, called: str) -> float:
 
 def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
     """A matrix of rows with `dim` features: an array, or the arrays of a sparse matrix of any format, checked."""
+    if type(X) is Rows and X.dim == dim and X.plain():
+        return X
     if type(X) is np.ndarray and X.dtype == FLOAT:
         rows: Any = X
     elif is_sparse(X):
@@ -112,7 +114,7 @@ def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
 
 def is_sparse(X: Any) -> bool:
     """Whether this is a sparse matrix, or has the arrays of one as `Rows` does."""
-    return sp.issparse(X) or all(hasattr(X, name) for name in Rows._fields)
+    return type(X) is Rows or sp.issparse(X) or all(hasattr(X, name) for name in Rows._fields)
 
 
 def is_pair(x: Any) -> bool:
@@ -137,8 +139,6 @@ def pair_rows(x: Any, dim: int) -> Rows:
 def sparse_rows(X: Any, called: str) -> Rows:
     """The arrays of a sparse matrix of any format; nothing is converted through pointers that were not looked at."""
     try:
-        if type(X) is Rows and X.plain():
-            return X
         if not sp.issparse(X):
             return _pointed(X.start, X.indices, X.values, (len(X.start) - 1, int(X.dim)))
         if X.dtype.kind not in "fiub":

@@ -179,7 +179,7 @@ class PhiWidth(Width):
             raise SettingsError(f"method must be 'gd', 'cd' or 'printed', got {method!r}.")
         if steps is not None and not (isinstance(steps, int | np.integer) and steps >= 1):
             raise SettingsError(f"steps must be a whole number of at least 1, got {steps!r}.")
-        if not 0.0 < scale < 2.0:
+        if not (isinstance(scale, int | float | np.number) and 0.0 < scale < 2.0):
             raise SettingsError(f"scale must lie in (0, 2), got {scale!r}. A step of 2/||x||^2 or more diverges.")
         self.method, self.scale = method, float(scale)
         self.steps = (4 if method == "gd" else 1) if steps is None else int(steps)

@@ -243,7 +243,7 @@ class Frame:
     def __init__(self, dtype: np.dtype[Any], memory: NDArray[Any] | None = None) -> None:
         self.memory = np.zeros(1, dtype) if memory is None else memory
         self.arrays: dict[str, Any] = {}
-        self.address = int(self.memory.__array_interface__["data"][0])
+        self.address = int(self.memory.ctypes.data)  # __array_interface__ would describe every field first
         self.fields = {name: self.memory[name] for name in dtype.names or ()}
         if "address" in self.fields:
             self.fields["address"][0] = self.address

@@ -18,14 +18,16 @@ from driftls.trackers.base import whole_number
 def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
     """Arms as rows and how many they are, looked at but for their numbers; many: of any number of rounds."""
     if isinstance(arms, CrossedArms):
-        if not many and arms.row.shape[0] != 1:
-            raise InputError(f"a choice is for one user, got the arms of {arms.row.shape[0]}.")
-        if arms.shape[1] != dim:
+        users, features = arms.row.shape
+        if not many and users != 1:
+            raise InputError(f"a choice is for one user, got the arms of {users}.")
+        if features * (arms.count + arms.shared) != dim:
             raise DimensionError(f"arms must have {dim} features, got {arms.shape[1]}.")
         rows: Any = arms
+        count = users * arms.blocks.size
     else:
         rows = as_rows(arms, dim, "arms")
-    count = rows.shape[0]
+        count = rows.shape[0]
     if count == 0 and not many:
         raise InputError("the pool is empty: at least one arm is needed.")
     return rows, count

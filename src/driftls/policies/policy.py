@@ -275,6 +275,14 @@ class Policy(Saveable):
                 frame.arrays.pop(name, None)
         return chosen
 
+    def choose_many(self, arms: Any, *, ids: Any = None, rounds: int | None = None) -> NDArray[np.int64]:
+        """The choices of many rounds (for one model an arm: of many users), as `choose` makes them one by one."""
+        return self.play(arms, ids=ids, rounds=rounds)
+
+    @abstractmethod
+    def play(self, arms: Any, rewards: Any = None, *, shown: Any = None, ids: Any = None, rounds: Any = None) -> Any:
+        """Many rounds in one compiled loop."""
+
     # -- warm starts ---------------------------------------------------------------------------------------------
 
     def _warm(self, model: Model, fill: Any, squares: NDArray[np.float64], n: int, errors: float) -> None:

@@ -17,5 +17,6 @@ With pytest: ``@pytest.mark.parametrize("check", TRACKER_CHECKS)``.
 
 from driftls.testing.policies import POLICY_CHECKS
 from driftls.testing.trackers import TRACKER_CHECKS
+from driftls.testing.widths import WIDTH_CHECKS
 
-__all__ = ["POLICY_CHECKS", "TRACKER_CHECKS"]
+__all__ = ["POLICY_CHECKS", "TRACKER_CHECKS", "WIDTH_CHECKS"]

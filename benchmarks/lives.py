@@ -1,0 +1,118 @@
+"""Long lives: what a round, a key and the memory of a process cost after many of them.
+
+    python -m benchmarks lives [--quick] [--only ids keys memory]
+
+`ids`: arms that come and go, for policies that keep something for each; the cost of a round in each quarter of the run.
+`keys`: choices that wait for their rewards, saved and loaded. `memory`: a policy over many rounds, the process's memory
+after a tenth of them and at the end. What is constant has a last column near 1.
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import Options, Table, tell
+from driftls.inputs import Rows
+from driftls.policies import DisjointLinUCB, LinUCB
+from driftls.trackers import CD, SAGA
+from driftls.widths import DiagonalWidth, PhiWidth
+
+ARMS, DIM = 10, 8
+MOST = 100_000  # models of one policy
+
+
+def lives(options: Options) -> Table:
+    parts: dict[str, Callable[[Options], Iterator[list[Any]]]] = {"ids": _ids, "keys": _keys, "memory": _memory}
+    rows = [row for name in options.wanted(parts) for row in parts[name](options)]
+    return Table(rows, "Processor time; ids: µs a round, keys: s, memory: MB.")
+
+
+def _ids(options: Options) -> Iterator[list[Any]]:
+    """One arm of ten is new in every round."""
+    count = 8_000 if options.quick else 1_000_000
+    most = min(MOST, count // 4)
+    makers: dict[str, Callable[[], Any]] = {
+        f"DisjointLinUCB, most_arms={most}": lambda: DisjointLinUCB(
+            DIM, tracker=SAGA(DIM, steps=1), width=DiagonalWidth(), most_arms=most, seed=0
+        ),
+        "LinUCB, a phi for each arm": lambda: LinUCB(
+            tracker=CD(DIM), width=PhiWidth(method="cd"), forget_after=50, seed=0
+        ),
+    }
+    arms = np.random.default_rng(0).normal(size=(ARMS, DIM)) / DIM
+    for name, make in makers.items():
+        policy, seconds = make(), []
+        for quarter in range(4):
+            tell(f"{name}: quarter {quarter + 1} of {count} ids")
+            first = quarter * (count // 4)
+            begin = time.process_time()
+            for n in range(first, first + count // 4):
+                ids = list(range(n, n + ARMS))
+                rows = arms[n % ARMS] if policy.disjoint else arms
+                policy.learn(rows, 1.0, arm=policy.choose(rows, ids=ids), ids=ids)
+            seconds.append((time.process_time() - begin) / (count // 4) * 1e6)
+        yield [f"{count:,} ids, {name}", *seconds, seconds[3] / seconds[1]]
+
+
+def _keys(options: Options) -> Iterator[list[Any]]:
+    """All wait; then they are saved, loaded, and half of them learned."""
+    for count in (2_000, 20_000) if options.quick else (20_000, 200_000):
+        policy = LinUCB(tracker=SAGA(20, steps=1, seed=0), width=DiagonalWidth(), seed=0)
+        arms = np.random.default_rng(0).normal(size=(5, 20))
+        stamps = [time.process_time()]
+        tell(f"{count} keys")
+        for n in range(count):
+            policy.choose(arms, key=n)
+        stamps.append(time.process_time())
+        with tempfile.TemporaryDirectory() as folder:
+            policy.save(Path(folder) / "policy")
+            stamps.append(time.process_time())
+            policy = LinUCB.load(Path(folder) / "policy")
+            stamps.append(time.process_time())
+        for n in range(0, count, 2):
+            policy.learn(reward=1.0, key=n)
+        stamps.append(time.process_time())
+        yield [f"{count:,} keys: choose, save, load, learn half", *np.diff(stamps).tolist(), None]
+
+
+def _memory(options: Options) -> Iterator[list[Any]]:
+    """Default policies, by `play`."""
+    rounds, block, rng = 40_000 if options.quick else 10_000_000, 2_000, np.random.default_rng(0)
+    rewards = rng.normal(size=(block, ARMS))
+    dense = rng.normal(size=(block * ARMS, 20)) / 20
+    index = np.sort(rng.integers(0, 10_000, (block * ARMS, 10)) * 10 + np.arange(10), axis=1).astype(np.int32)
+    sparse = Rows(index.ravel(), rng.normal(size=index.size) / 10, np.arange(block * ARMS + 1) * 10, 100_000)
+    ids = list(range(ARMS))
+    plays: dict[str, Callable[[], Callable[[], Any]]] = {
+        "LinUCB, dense d = 20": lambda: _player(LinUCB(20, seed=0), dense, rewards, None),
+        "LinUCB, sparse d = 100,000": lambda: _player(LinUCB(100_000, seed=0), sparse, rewards, None),
+        "DisjointLinUCB, d = 20": lambda: _player(DisjointLinUCB(20, seed=0), dense[:block], rewards, ids),
+    }
+    for name, make in plays.items():
+        play, seen = make(), []
+        marks = {rounds // block // 10, rounds // block // 2, rounds // block}
+        for n in range(1, rounds // block + 1):
+            play()
+            if n in marks:
+                tell(f"{name}: {n * block} rounds")
+                seen.append(_resident())
+        yield [f"{rounds:,} rounds, {name}: MB", *seen, None, seen[-1] / seen[0]]
+
+
+def _player(policy: Any, arms: Any, rewards: Any, ids: Any) -> Callable[[], Any]:
+    return lambda: policy.play(arms, rewards, ids=ids)
+
+
+def _resident() -> float:
+    """MB of this process that are in memory now; where the system does not tell, the most that ever were."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0

@@ -1,0 +1,50 @@
+"""Every width of ours passes the checks that a user's own must pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from driftls.policies import SharedPolicy
+from driftls.testing import WIDTH_CHECKS
+from driftls.trackers import CD, RLS, SAGA
+from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
+
+DIM = 6
+PAIRS = {
+    "none": lambda: (CD(DIM), NoWidth()),
+    "exact of RLS": lambda: (RLS(DIM), ExactWidth()),
+    "exact of its own": lambda: (SAGA(DIM, seed=0), ExactWidth()),
+    "exact, discounted": lambda: (CD(DIM, discount=0.99), ExactWidth()),
+    "diagonal": lambda: (SAGA(DIM, seed=0), DiagonalWidth()),
+    "diagonal, discounted": lambda: (CD(DIM, discount=0.99), DiagonalWidth()),
+    "phi by gradients": lambda: (SAGA(DIM, seed=0), PhiWidth(4)),
+    "phi by coordinates": lambda: (CD(DIM), PhiWidth(3, method="cd")),
+    "phi by coordinates of its own": lambda: (SAGA(DIM, seed=0), PhiWidth(3, method="cd")),
+    "ensemble": lambda: (CD(DIM), EnsembleWidth(20)),
+    "sample": lambda: (RLS(DIM), SampleWidth()),
+}
+
+
+@pytest.mark.parametrize("check", WIDTH_CHECKS)
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_every_width(pair, check):
+    check(lambda: SharedPolicy(*pair(), kappa=1.0, seed=0))
+
+
+def test_the_list_names_every_width_that_is_offered():
+    assert {type(pair()[1]) for pair in PAIRS.values()} == set(KINDS.values())
+
+
+class Wrong(DiagonalWidth):
+    """A width of a user that keeps a setting to itself."""
+
+    def __init__(self, extra=1.0):
+        self.extra = extra
+
+    def __repr__(self):
+        return f"Wrong({self.extra})"
+
+
+def test_the_checks_notice():
+    with pytest.raises(AssertionError):
+        WIDTH_CHECKS[0](lambda: SharedPolicy(CD(DIM), Wrong(2.0), kappa=1.0, seed=0))
