@@ -29,7 +29,7 @@ def tracking_errors(policy: Any) -> tuple[float, float]:
 
 def _trackers(policy: Any) -> list[Tracker]:
     if isinstance(policy, DisjointLinUCB):
-        return [tracker for tracker in policy.trackers.values() if len(tracker)]
+        return [tracker for tracker in map(policy.model, policy.ids) if len(tracker)]
     return [policy.tracker]
 
 
