@@ -269,10 +269,8 @@ class DisjointLinUCB(Policy):
             except ValueError:  # an array among the ids
                 pass
         names = plain_ids(ids)
-        if not names:
-            raise InputError("the pool is empty: at least one arm is needed.")
-        if len(names) > self.most_arms:
-            raise InputError(f"{len(names)} arms, but most_arms={self.most_arms} models are kept. Raise most_arms.")
+        if not 0 < len(names) <= self.most_arms:
+            raise InputError(f"{len(names)} arms, but 1 ... most_arms={self.most_arms} models are kept.")
         return names
 
     def _one(self, user: Any) -> Any:
