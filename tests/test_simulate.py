@@ -198,7 +198,11 @@ def test_progress_counts_rounds():
         (lambda p, e: simulate(p, e, 10, points=[0]), SettingsError, "points must lie in 1 ... 10"),
         (lambda p, e: simulate(p, e, 10, engine="fast"), SettingsError, "engine must be 'compiled' or 'python'"),
         (lambda p, e: simulate(p, FixedArms(3, 4), 10), DimensionError, "dim=6, but the environment has dim=3"),
-        (lambda p, e: simulate(DisjointLinUCB(DIM), e, 10), SettingsError, "DisjointLinUCB takes users, but the environment offers arms"),
+        (
+            lambda p, e: simulate(DisjointLinUCB(DIM), e, 10),
+            SettingsError,
+            "takes users, but the environment offers arms",
+        ),
         (
             lambda p, e: simulate(paper.flinucb_gd(DIM), e, 10, width_error=True),
             SettingsError,

@@ -130,7 +130,7 @@ def test_the_model_that_was_not_offered_for_longest_is_dropped():
     assert set(policy.ids) == {"c", "e", "f"}
     with pytest.raises(InputError, match="arm id 'a' was never offered, or was dropped"):
         policy.learn(x, 1.0, arm=0, ids=["a"])
-    with pytest.raises(InputError, match="4 arms, but most_arms=3 models are kept"):
+    with pytest.raises(InputError, match=r"4 arms, but 1 \.\.\. most_arms=3 models are kept"):
         policy.choose(x, ids=list("cefg"))
     assert len(policy) == 3
 

@@ -60,15 +60,15 @@ def ids_of(ids: Any, count: int) -> list[Hashable] | None:
     return names
 
 
-def look_at(rows: Any) -> None:
-    """Refuse arms that no kernel should read."""
+def look_at(rows: Any, called: str = "arm") -> None:
+    """Refuse rows of arms, or of users, that no kernel should read."""
     users = rows.row if isinstance(rows, CrossedArms) else rows
     count, dim = users.shape
     stage = Stage(dim)
     stage.start(not isinstance(users, np.ndarray))
     stage.take(as_rows(users, dim, "arms"))
     if code := int(first_fault(stage.frame.address, dim, count)):
-        raise fault(code % 8, f"arm {code // 8 - 1}", dim)
+        raise fault(code % 8, f"arm {code // 8 - 1}" if called == "arm" else called, dim)
 
 
 def rounds_of(rows: Any, rewards: Any, names: Any, rounds: Any) -> tuple[int, int, bool]:

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from driftls.draws import Seed, generator_of
 from driftls.errors import CorruptFileError, InputError, SettingsError
 from driftls.history import Mapped
-from driftls.inputs import Stage, as_rows
+from driftls.inputs import as_rows
 from driftls.kernels import choose as kernels
 from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIndex, plain_id, plain_ids
-from driftls.policies.arms import as_block
+from driftls.policies.arms import as_block, look_at
 from driftls.policies.evidence import Strength, can_adapt
-from driftls.policies.files import group, tracker_of, width_of
+from driftls.policies.files import by_number, group, seeds_header, seeds_of, tracker_of, width_of
 from driftls.policies.keys import row_of, waiting_of
 from driftls.policies.model import Model
 from driftls.policies.policy import Policy, allowed_arms, position_of, reward_of, rewards_of
@@ -178,7 +178,7 @@ class DisjointLinUCB(Policy):
         """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
         with self.lock:
             key, name, rows = self.keys.new(key), plain_id(name), self._one(x)
-            self._look_at(rows)
+            look_at(rows, self.rows_called)
             self.keys.waiting[key] = waiting_of(rows, 0, (name,))
 
     def play(
@@ -198,8 +198,8 @@ class DisjointLinUCB(Policy):
             if count == 0:
                 return np.zeros(0, dtype=np.int64)
             rewards, shown = rewards_of(rewards, shown, count, len(names))
-            self._look_at(rows)
-            self._start(rows)
+            look_at(rows, self.rows_called)
+            self._start(not isinstance(rows, np.ndarray))
             self._stage.take(rows)
             self._offer(names, looked_at=True)
             if not self._table.filled and count * 256 >= PAYS_AFTER * self.dim:
@@ -214,8 +214,7 @@ class DisjointLinUCB(Policy):
             name = plain_id(name)
             if name in self._index.slot_of:
                 raise SettingsError(f"arm id {name!r} has a model already: a warm start is for a new one.")
-            if self._stage.sparse is None:
-                self._start_rows(sparse)
+            self._start(sparse)
             model = self._fresh_model()
             self._leave_pool()  # one of its arms may give way
             self._put_model(self._index.open(name), model)
@@ -276,10 +275,8 @@ class DisjointLinUCB(Policy):
             except ValueError:  # an array among the ids
                 pass
         names = plain_ids(ids)
-        if not names:
-            raise InputError("the pool is empty: at least one arm is needed.")
-        if len(names) > self.most_arms:
-            raise InputError(f"{len(names)} arms, but most_arms={self.most_arms} models are kept. Raise most_arms.")
+        if not 0 < len(names) <= self.most_arms:
+            raise InputError(f"{len(names)} arms, but 1 ... most_arms={self.most_arms} models are kept.")
         return names
 
     def _one(self, user: Any) -> Any:
@@ -295,13 +292,14 @@ class DisjointLinUCB(Policy):
             return
         rows = self._one(user)
         if self._stage.sparse is None:
-            self._look_at(rows)
-            self._start(rows)
+            look_at(rows, self.rows_called)
+            self._start(not isinstance(rows, np.ndarray))
         self._stage.take(rows)
 
-    def _start(self, rows: Any) -> None:
+    def _start(self, sparse: bool) -> None:
+        """The first user is here: dense or sparse, from now on."""
         if self._stage.sparse is None:
-            self._start_rows(not isinstance(rows, np.ndarray))
+            self._start_rows(sparse)
 
     def _room(self, arms: int) -> None:
         if arms > self._slots.size:
@@ -332,14 +330,6 @@ class DisjointLinUCB(Policy):
         self._index.offer(names)  # in the order of the pool, whichever of them were new
         self._slots[: len(names)] = [self._index.slot_of[name] for name in names]
         self._pool, self._positions = list(names), {name: k for k, name in enumerate(names)}
-
-    def _look_at(self, rows: Any) -> None:
-        """Refuse users that no kernel should read; nothing is changed."""
-        stage = Stage(self.dim)
-        stage.start(not isinstance(rows, np.ndarray))
-        stage.take(rows)
-        if code := int(first_fault(stage.frame.address, self.dim, rows.shape[0])):
-            raise self._fault(code % 8)
 
     def _fresh_model(self) -> Model:
         tracker = self.tracker.fresh(self._seeds.spawn(1)[0], TAPE)
@@ -381,11 +371,8 @@ class DisjointLinUCB(Policy):
         with self.lock:
             header, arrays = self._common()
             header["tracker"], _ = self.tracker.snapshot()
-            seeds: Any = self._seeds.bit_generator.seed_seq
             header |= {
-                "entropy": np.array(seeds.entropy, dtype=object).tolist(),
-                "spawn_key": [int(entry) for entry in seeds.spawn_key],
-                "spawned": seeds.n_children_spawned,
+                "seeds": seeds_header(self._seeds),
                 "sparse": self._stage.sparse,
                 "most_arms": self.most_arms,
                 "reason": self.reason,
@@ -413,24 +400,17 @@ class DisjointLinUCB(Policy):
         weights |= {"width": width_of(header), "most_arms": whole(header, "most_arms")}
         made = cls(tracker.dim, tracker=tracker, **weights)
         made.reason = str(header["reason"])
-        made._seeds = np.random.default_rng(
-            np.random.SeedSequence(
-                header["entropy"], spawn_key=tuple(header["spawn_key"]), n_children_spawned=whole(header, "spawned")
-            )
-        )
+        made._seeds = seeds_of(header["seeds"])
         if header["sparse"] is not None:
-            made._start_rows(bool(header["sparse"]))
+            made._start(bool(header["sparse"]))
             if made._units is not None:
                 made._units.restore(header["units"], group(arrays, "units."))
         made._index.restore(header["ids"])
         if len(header["models"]) != len(made._index):
             raise CorruptFileError(f"{len(made._index)} arms, but {len(header['models'])} models.")
-        groups: dict[str, dict[str, Any]] = {}
-        for name, array in arrays.items():
-            number, _, rest = name.partition(".")
-            groups.setdefault(number, {})[rest] = array
+        groups = by_number(arrays)
         for number, (slot, entry) in enumerate(zip(made._index.slot_of.values(), header["models"])):
-            own = groups.get(str(number), {})
+            own = groups.get(number, {})
             one = tracker_of(entry["tracker"], group(own, "tracker."), dict(functions))
             if made._units is not None and one.sparse is not None:
                 one.measure(made._units)

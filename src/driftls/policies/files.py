@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import driftls.trackers
 from driftls.errors import CorruptFileError
+from driftls.persistence import whole
 from driftls.trackers import Tracker
 from driftls.widths import KINDS, Width
 
@@ -30,6 +33,32 @@ def width_of(header: dict[str, Any]) -> Width:
 def group(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
     """The arrays whose names begin so, by the rest of their names."""
     return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def by_number(arrays: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The arrays whose names begin with a number and a dot, by the number and the rest of their names."""
+    groups: dict[int, dict[str, Any]] = {}
+    for name, array in arrays.items():
+        number, _, rest = name.partition(".")
+        if number.isdecimal():
+            groups.setdefault(int(number), {})[rest] = array
+    return groups
+
+
+def seeds_header(generator: np.random.Generator) -> dict[str, Any]:
+    """From which seeds are spawned, and how many were."""
+    seeds: Any = generator.bit_generator.seed_seq
+    return {
+        "entropy": np.array(seeds.entropy, dtype=object).tolist(),
+        "spawn_key": [int(entry) for entry in seeds.spawn_key],
+        "spawned": seeds.n_children_spawned,
+    }
+
+
+def seeds_of(header: dict[str, Any]) -> np.random.Generator:
+    """What `seeds_header` wrote down."""
+    key, spawned = tuple(header["spawn_key"]), whole(header, "spawned")
+    return np.random.default_rng(np.random.SeedSequence(header["entropy"], spawn_key=key, n_children_spawned=spawned))
 
 
 def revive(kind: Any, header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Any:

@@ -33,10 +33,10 @@ class Keys:
 
     def new(self, key: Any) -> Hashable:
         """A key that was not used before."""
-        key = plain_id(key)
-        if key in self.waiting or key in self.learned:
-            raise InputError(f"key {key!r} was used before. Every choice needs a key of its own.")
-        return key
+        name = plain_id(key)
+        if name in self.waiting or name in self.learned:
+            raise InputError(f"key {name!r} was used before. Every choice needs a key of its own.")
+        return name
 
     def choice(self, key: Any) -> Waiting:
         """The choice that waits under this key."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -29,6 +29,7 @@ from driftls.policies.tables import ScoreTable
 from driftls.schedules import ridge
 from driftls.trackers import RLS, Tracker
 from driftls.units import Units
+from driftls.width_states import WidthState
 from driftls.widths import Width
 
 FIRST_ARMS = 16
@@ -44,6 +45,7 @@ class Policy(Saveable):
 
     rows_called: ClassVar[str] = "arm"  # what a row is, in an error
     disjoint: ClassVar[bool] = False
+    play: Callable[..., NDArray[np.int64]]
 
     def __init__(
         self, dim: int, *, width: Width, kappa: float | None, sigmas: float, epsilon: float, seed: Seed
@@ -277,11 +279,7 @@ class Policy(Saveable):
 
     def choose_many(self, arms: Any, *, ids: Any = None, rounds: int | None = None) -> NDArray[np.int64]:
         """The choices of many rounds (for one model an arm: of many users), as `choose` makes them one by one."""
-        return self.play(arms, ids=ids, rounds=rounds)
-
-    @abstractmethod
-    def play(self, arms: Any, rewards: Any = None, *, shown: Any = None, ids: Any = None, rounds: Any = None) -> Any:
-        """Many rounds in one compiled loop."""
+        return np.asarray(self.play(arms, ids=ids, rounds=rounds))
 
     # -- warm starts ---------------------------------------------------------------------------------------------
 

@@ -119,7 +119,7 @@ def play_equals_choose_and_learn(make: Make) -> None:
                 if log == "a log":
                     told["shown"] = shown[first : first + 10]
                     table = table[np.arange(10), told["shown"]]
-                fast = many.play(arms, None if log == "no rewards" else table, **told)
+                fast = many.choose_many(arms, **told) if log == "no rewards" else many.play(arms, table, **told)
                 assert fast.tolist() == slow, f"play decided differently, with {log}"
             same_policy(one, many, f"play and choose, with {log}")
 

@@ -212,8 +212,7 @@ class Tracker(Saveable):
         self._stage.start(sparse)
         if self.scale or self.intercept:
             own = Units(self.dim, sparse=sparse, scale=self.scale, intercept=self.intercept)
-            self.measure(own if units is None else units)
-            self._owns_units = units is None
+            self.measure(own if units is None else units, own=units is None)
         shape = (self.inner, self.quantities)
         coords = np.zeros(shape).T if sparse and self.interleaved else np.zeros(shape[::-1])
         self._state = {"coords": coords, **self._allocate()}
@@ -247,9 +246,9 @@ class Tracker(Saveable):
         """Coordinates that are learned: the features, and the intercept."""
         return self._stage.inner
 
-    def measure(self, units: Units) -> None:
+    def measure(self, units: Units, *, own: bool = False) -> None:
         """Measure features by these units, which a policy with one model an arm has for all of them."""
-        self.units = units
+        self.units, self._owns_units = units, own
         self._stage.measure(units.frame)
 
     def look(self, constant: float | None = None) -> None:
