@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from driftls.draws import Seed, generator_of
 from driftls.errors import CorruptFileError, InputError, SettingsError
 from driftls.history import Mapped
-from driftls.inputs import as_rows
+from driftls.inputs import Stage, as_rows
 from driftls.kernels import choose as kernels
 from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
@@ -357,6 +357,12 @@ class DisjointLinUCB(Policy):
     def _fill_table(self, count: int) -> None:
         kind = kind_of(self.width, bool(self._stage.sparse), False)
         self._table.fill(kind, self._stage.inner, count, self._stage.values.size)
+
+    def _models_changed(self) -> None:
+        filled = self._table.filled
+        super()._models_changed()
+        if filled:
+            self._fill_table(len(self._pool))
 
     def _known(self, name: Any) -> int:
         slot = self._index.slot_of.get(plain_id(name))

@@ -29,7 +29,6 @@ from driftls.policies.tables import ScoreTable
 from driftls.schedules import ridge
 from driftls.trackers import RLS, Tracker
 from driftls.units import Units
-from driftls.width_states import WidthState
 from driftls.widths import Width
 
 FIRST_ARMS = 16
@@ -207,6 +206,11 @@ class Policy(Saveable):
             model.tracker.attend()
         if self.frame["asked"] >= 2:
             model.width.attend()
+        self._models_changed()
+
+    def _models_changed(self) -> None:
+        """What a table of scores has of the models is no longer so."""
+        self._table.drop()
 
     @property
     def units(self) -> Units | None:
@@ -234,7 +238,7 @@ class Policy(Saveable):
                 if moved and strength is not None:
                     model.width.set_ridge(strength.ridge)
                 model.width.change_units(change)
-            self._table.drop()
+            self._models_changed()
         if self._first is not None:  # the noise, as the model of all rewards sees it
             left = units.reward_variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
             self.frame["errors"] = max(left, 0.0) if units.reward_variation else 0.0
