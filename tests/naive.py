@@ -467,3 +467,10 @@ def log_likelihood_ratio(x, low, high):
         else:
             right = b
     return value((left + right) / 2.0)
+
+
+def evidence(theta, variances, dim, lam, sigma2):
+    """The next strengths of coefficients and intercept, from lam of both, anchored at 1."""
+    free = [1.0 - lam * v for v in variances]
+    gamma, size = sum(free[:dim]), sum(t * t for t in theta[:dim])
+    return (gamma + 1.0) / (size / sigma2 + 1.0), (free[dim] + 1.0) / (theta[dim] ** 2 / sigma2 + 1.0)

@@ -21,7 +21,6 @@ PARTS = {
     "SAGA greedy": lambda dim: LinUCB(tracker=SAGA(dim, steps=1, seed=1, **RAW), width=NoWidth(), seed=1),
     "RLS + exact, written out": lambda dim: LinUCB(tracker=RLS(dim, **RAW), width=ExactWidth(), seed=1),
     "CD + phi, written out": lambda dim: LinUCB(tracker=CD(dim, **RAW), width=PhiWidth(method="cd"), seed=1),
-    "default": lambda dim: LinUCB(dim, seed=1),
 }
 FEATURES, COUNT = 5, 4
 
@@ -62,7 +61,7 @@ def test_decisions_are_those_of_the_oracle():
         oracle.learn(rows[k], reward)
 
 
-@pytest.mark.parametrize("name", ["SAGA + diagonal", "default", "CD + phi, written out"])
+@pytest.mark.parametrize("name", ["SAGA + diagonal", "CD + phi, written out"])
 @pytest.mark.parametrize("log", [False, True])
 def test_play_equals_choose_and_learn(name, log):
     rng, count = np.random.default_rng(5), 40

@@ -203,7 +203,7 @@ def test_parts_by_default(dim, kinds):
     policy = DisjointLinUCB(dim)
     assert (type(policy.tracker), type(policy.width)) == kinds
     assert policy.reason.startswith("exact" if dim == 6 else "fast")
-    assert policy.sigmas == 3.0
+    assert policy.sigmas == 1.5
 
 
 def test_ids_in_any_form_and_order_are_the_same_models():

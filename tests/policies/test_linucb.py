@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import naive
 from driftls import ridge
 from driftls.environments import FreshContexts
 from driftls.errors import DriftlsError, InputError
@@ -16,11 +15,11 @@ from driftls.trackers import CD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 
 PARTS = [
-    (6, False, False, (RLS, ExactWidth), 1.0, "exact: with 6 dense features the exact method is affordable"),
+    (6, False, False, (RLS, ExactWidth), 2.0, "exact: with 6 dense features the exact method is affordable"),
     (6, False, True, (RLS, ExactWidth), 2.0, "exact: with 6 dense features the exact method is affordable"),
-    (6, True, False, (SAGA, DiagonalWidth), 1.0, "fast: 6 sparse features and arms that change: SAGA"),
+    (6, True, False, (SAGA, DiagonalWidth), 2.0, "fast: 6 sparse features and arms that change: SAGA"),
     (201, False, True, (CD, PhiWidth), 2.0, "fast: 201 dense features and arms that recur: CD, with one phi"),
-    (201, False, False, (SAGA, DiagonalWidth), 1.0, "fast: 201 dense features and arms that change: SAGA"),
+    (201, False, False, (SAGA, DiagonalWidth), 2.0, "fast: 201 dense features and arms that change: SAGA"),
     (5001, False, True, (SAGA, PhiWidth), 2.0, "fast: 5001 features, too many for a 5001 x 5001 matrix: SAGA"),
 ]
 
@@ -95,51 +94,6 @@ def test_bad_settings_are_refused(make, complaint):
 # -- lambda from the data ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dim", [8, 250])
-def test_lambda_moves_half_way_to_the_likeliest_one_when_n_has_grown_by_a_tenth(dim):
-    policy, oracle = LinUCB(dim, seed=0), naive.LinUCB(dim)
-    environment, rows, rewards = FreshContexts(dim, 5, sigma=0.3, seed=1), [], []
-    lam, look = 1.0, 64
-    for n in range(1, 90):
-        arms = environment.round(n)[0]
-        k = policy.choose(arms)
-        reward = float(arms[k] @ environment.theta(n) + 0.3 * np.sin(n))
-        policy.learn(arms, reward, arm=k)
-        rows.append(arms[k])
-        rewards.append(reward)
-        if dim == 8 and n <= 64:
-            oracle.learn(arms[k], reward)
-        if n == look:
-            X, sigma2 = np.array(rows), policy.kappa**2  # one standard deviation; exact for dim 8 at the first look
-            if dim == 8:
-                gamma, theta = naive.settled(X, lam), np.linalg.solve(X.T @ X + lam * np.eye(dim), X.T @ rewards)
-                if n == 64:
-                    assert sigma2 == pytest.approx(oracle.kappa**2, rel=1e-9)
-            else:
-                squares = (X**2).sum(axis=0)
-                gamma, theta = float((squares / (lam + squares)).sum()), policy.theta
-            lam = np.sqrt(lam * np.clip((gamma + 1) / (theta @ theta / sigma2 + 1), 0.01, 1000.0))
-            look = int(np.ceil(1.1 * n))
-        assert n * policy.tracker.regularisation(n) == pytest.approx(lam, rel=1e-9)
-    assert look == 96
-
-
-def test_after_a_look_at_lambda_the_exact_solution_and_its_widths_have_the_new_one():
-    policy, environment = LinUCB(6, seed=0), FreshContexts(6, 5, sigma=0.3, seed=1)
-    rows, rewards = [], []
-    for n in range(1, 65):
-        arms = environment.round(n)[0]
-        k = policy.choose(arms)
-        rows.append(arms[k])
-        rewards.append(environment.reward(n, k))
-        policy.learn(arms, rewards[-1], arm=k)
-    lam, X = policy.tracker.regularisation.scale, np.array(rows)
-    assert lam != 1.0
-    A, x = X.T @ X + lam * np.eye(6), np.arange(6.0)
-    np.testing.assert_allclose(policy.theta, np.linalg.solve(A, X.T @ rewards), rtol=1e-9)
-    np.testing.assert_allclose(policy.widths([x]), [np.sqrt(x @ np.linalg.solve(A, x))], rtol=1e-9)
-
-
 @pytest.mark.parametrize("dim", [6, 250])
 def test_both_engines_and_a_saved_policy_move_lambda_alike(dim, tmp_path):
     runs = []
@@ -156,11 +110,8 @@ def test_both_engines_and_a_saved_policy_move_lambda_alike(dim, tmp_path):
     assert policy.theta.tobytes() == again.theta.tobytes()
 
 
-def test_lambda_stays_where_it_was_given_or_where_no_rule_is_known_to_be_safe():
+def test_lambda_stays_where_it_was_given():
     fixed = LinUCB(6, regularisation=ridge(2.0), seed=0)
     simulate(fixed, FreshContexts(6, 5, sigma=0.3, seed=1), 100)
     assert fixed.tracker.regularisation == ridge(2.0)
-    recurring, arms = LinUCB(6, seed=0), np.eye(6)
-    for _ in range(80):
-        recurring.learn(arms, 0.5, arm=recurring.choose(arms, ids=range(6)), ids=range(6))
-    assert recurring.tracker.regularisation == ridge(1.0)
+    assert fixed.strength is None

@@ -6,22 +6,22 @@ import pytest
 
 from driftls.policies import SharedPolicy
 from driftls.testing import WIDTH_CHECKS
-from driftls.trackers import CD, RLS, SAGA
+from driftls.trackers import CD, RAW, RLS, SAGA
 from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
 DIM = 6
 PAIRS = {
-    "none": lambda: (CD(DIM), NoWidth()),
-    "exact of RLS": lambda: (RLS(DIM), ExactWidth()),
-    "exact of its own": lambda: (SAGA(DIM, seed=0), ExactWidth()),
-    "exact, discounted": lambda: (CD(DIM, discount=0.99), ExactWidth()),
-    "diagonal": lambda: (SAGA(DIM, seed=0), DiagonalWidth()),
-    "diagonal, discounted": lambda: (CD(DIM, discount=0.99), DiagonalWidth()),
-    "phi by gradients": lambda: (SAGA(DIM, seed=0), PhiWidth(4)),
-    "phi by coordinates": lambda: (CD(DIM), PhiWidth(3, method="cd")),
-    "phi by coordinates of its own": lambda: (SAGA(DIM, seed=0), PhiWidth(3, method="cd")),
-    "ensemble": lambda: (CD(DIM), EnsembleWidth(20)),
-    "sample": lambda: (RLS(DIM), SampleWidth()),
+    "none": lambda: (CD(DIM, **RAW), NoWidth()),
+    "exact of RLS": lambda: (RLS(DIM, **RAW), ExactWidth()),
+    "exact of its own": lambda: (SAGA(DIM, seed=0, **RAW), ExactWidth()),
+    "exact, discounted": lambda: (CD(DIM, discount=0.99, **RAW), ExactWidth()),
+    "diagonal": lambda: (SAGA(DIM, seed=0, **RAW), DiagonalWidth()),
+    "diagonal, discounted": lambda: (CD(DIM, discount=0.99, **RAW), DiagonalWidth()),
+    "phi by gradients": lambda: (SAGA(DIM, seed=0, **RAW), PhiWidth(4)),
+    "phi by coordinates": lambda: (CD(DIM, **RAW), PhiWidth(3, method="cd")),
+    "phi by coordinates of its own": lambda: (SAGA(DIM, seed=0, **RAW), PhiWidth(3, method="cd")),
+    "ensemble": lambda: (CD(DIM, **RAW), EnsembleWidth(20)),
+    "sample": lambda: (RLS(DIM, **RAW), SampleWidth()),
 }
 
 
@@ -47,4 +47,4 @@ class Wrong(DiagonalWidth):
 
 def test_the_checks_notice():
     with pytest.raises(AssertionError):
-        WIDTH_CHECKS[0](lambda: SharedPolicy(CD(DIM), Wrong(2.0), kappa=1.0, seed=0))
+        WIDTH_CHECKS[0](lambda: SharedPolicy(CD(DIM, **RAW), Wrong(2.0), kappa=1.0, seed=0))

@@ -264,12 +264,13 @@ def open_arms(p: Any, i: int, n: int) -> float:
         if fault != 0:
             p.fault_row = k
             return -float(fault)
+    live = scaled(rows, 0, n) if rows.units != 0 else rows
     for k in range(n):
         new = slots[k] < -1
         if new:
             slots[k] = -2 - slots[k]
-        if slots[k] >= 0 and (new or call(w.same, t, w.address, rows.address, k, slots[k], 0, 0.0) == 0.0):
-            call(w.open, t, w.address, rows.address, k, slots[k], 0, 0.0)
+        if slots[k] >= 0 and (new or call(w.same, t, w.address, live.address, k, slots[k], 0, 0.0) == 0.0):
+            call(w.open, t, w.address, live.address, k, slots[k], 0, 0.0)
     return 0.0
 
 
@@ -293,5 +294,9 @@ def widths(p: Any, i: int, n: int) -> float:
 @entry
 def is_same(p: Any, i: int, n: int) -> float:
     """1 if row i still has the features for which slot n was opened"""
-    w = width(integers(p.widths)[0])
-    return call(w.same, integers(p.trackers)[0], w.address, p.arms, i, n, 0, 0.0) if w.same != 0 else 1.0
+    w, rows = width(integers(p.widths)[0]), rows_at(p.arms)
+    if w.same == 0:
+        return 1.0
+    if rows.units != 0:
+        return call(w.same, integers(p.trackers)[0], w.address, scaled(rows, i, 1).address, 0, n, 0, 0.0)
+    return call(w.same, integers(p.trackers)[0], w.address, p.arms, i, n, 0, 0.0)

@@ -1,0 +1,160 @@
+"""Rescaling a feature, or the rewards by a positive affine map, changes no decision and every prediction alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import naive
+from driftls.policies import DisjointLinUCB, LinUCB
+from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
+
+DIM, ROWS = 5, 120
+TRACKERS = {
+    "RLS": lambda: RLS(DIM),
+    "OLS": lambda: OLS(DIM),
+    "CD": lambda: CD(DIM),
+    "CD, discounted": lambda: CD(DIM, discount=0.95),
+    "SAGA": lambda: SAGA(DIM, seed=0),
+    "SAG": lambda: SAG(DIM, seed=0),
+    "SVRG": lambda: SVRG(DIM, seed=0),
+    "GD": lambda: GD(DIM, seed=0),
+    "GD, last iterate": lambda: GD(DIM, averaging=None, seed=0),
+    "NLMS": lambda: GD(DIM, newest=True),
+    "Diagonal": lambda: Diagonal(DIM),
+}
+POLICIES = {"LinUCB": lambda: LinUCB(DIM, seed=1), "DisjointLinUCB": lambda: DisjointLinUCB(DIM, seed=1)}
+LAYOUTS = {"dense": np.array, "sparse": sp.csr_array}
+
+
+def table(seed: int, sparse: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Rows with features of several sizes and means, one of them rare, and rewards that depend on them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(ROWS, DIM)) * [1.0, 20.0, 0.1, 1.0, 1.0] + ([0.0, 5.0, 0.0, 1.0, 0.0] if not sparse else 0.0)
+    X[:, 4] *= rng.random(ROWS) < 0.3
+    if sparse:
+        X *= rng.random((ROWS, DIM)) < 0.6
+    return X, X @ [1.0, 0.05, 8.0, -1.0, 0.5] + 3.0 + 0.1 * rng.normal(size=ROWS)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", TRACKERS)
+@given(
+    powers=st.lists(st.integers(-30, 30), min_size=DIM, max_size=DIM),
+    reward=st.integers(-20, 20),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=5, deadline=None)
+def test_powers_of_two_change_predictions_to_the_bit(name, layout, powers, reward, seed):
+    X, y = table(seed, layout == "sparse")
+    kind, factor, of_y = LAYOUTS[layout], 2.0 ** np.array(powers), 2.0**reward
+    plain = TRACKERS[name]().partial_fit(kind(X), y)
+    scaled = TRACKERS[name]().partial_fit(kind(X * factor), y * of_y)
+    np.testing.assert_array_equal(scaled.predict(kind(X * factor)), of_y * plain.predict(kind(X)))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["RLS", "CD", "SAGA", "GD", "Diagonal"])
+def test_any_factor_and_shift_of_rewards_change_predictions_alike(name, layout):
+    X, y = table(1, layout == "sparse")
+    kind, factor = LAYOUTS[layout], 10.0 ** np.random.default_rng(2).uniform(-3, 3, DIM)
+    plain = TRACKERS[name]().partial_fit(kind(X), y)
+    scaled = TRACKERS[name]().partial_fit(kind(X * factor), 7.0 * y + 13.0)
+    np.testing.assert_allclose(scaled.predict(kind(X * factor)), 7.0 * plain.predict(kind(X)) + 13.0, rtol=1e-7)
+
+
+def decisions(policy, X, y, kind):
+    """Of one model: rows as arms, four a round; of one an arm: rows as users."""
+    chosen = []
+    for n in range(0, ROWS, 4 if isinstance(policy, LinUCB) else 1):
+        if isinstance(policy, LinUCB):
+            arms = kind(X[n : n + 4])
+            k = policy.choose(arms)
+            policy.learn(arms, float(y[n + k]), arm=k)
+        else:
+            k = policy.choose(kind(X[n : n + 1]), ids=["a", "b", "c"])
+            policy.learn(kind(X[n : n + 1]), float(y[n] * (k == n % 3)), arm=k, ids=["a", "b", "c"])
+        chosen.append(k)
+    return chosen
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", POLICIES)
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=5, deadline=None)
+def test_no_decision_of_a_default_policy_depends_on_units(name, layout, seed):
+    rng = np.random.default_rng(seed)
+    X, y = table(seed, layout == "sparse")
+    plain = decisions(POLICIES[name](), X, y, LAYOUTS[layout])
+    for factor, of_y in ((2.0 ** rng.integers(-20, 20, DIM), 4.0), (10.0 ** rng.uniform(-3, 3, DIM), 3.7)):
+        assert decisions(POLICIES[name](), X * factor, y * of_y, LAYOUTS[layout]) == plain
+
+
+def test_a_shift_of_the_rewards_changes_no_decision():
+    X, y = table(3, False)
+    for make in (POLICIES["LinUCB"],):
+        assert decisions(make(), X, y + 1000.0, np.array) == decisions(make(), X, y, np.array)
+
+
+def test_rls_is_ridge_regression_on_standardised_rows():
+    X, y = table(4, False)
+    tracker = RLS(DIM).partial_fit(X, y)
+    unit, mean = tracker.units.arrays["unit"], tracker.units.arrays["mean"]
+    Z = np.column_stack([(X - mean) * unit, np.full(ROWS, tracker.units.frame["constant"])])
+    theta = np.linalg.solve(Z.T @ Z + np.eye(DIM + 1), Z.T @ (y - tracker.units.frame["offset"]))
+    np.testing.assert_allclose(tracker.coefficients(), theta, atol=1e-9)
+    np.testing.assert_allclose(tracker.predict(X), Z @ theta + tracker.units.frame["offset"], atol=1e-9)
+    np.testing.assert_allclose(X @ tracker.theta + tracker.intercept_, tracker.predict(X), atol=1e-9)
+
+
+def test_units_are_the_spread_of_dense_features_and_the_size_of_sparse_ones():
+    X, y = table(5, False)
+    dense, sparse = RLS(DIM).partial_fit(X, y), RLS(DIM).partial_fit(sp.csr_array(X), y)
+    for tracker in (dense, sparse):
+        tracker.look()
+    n = float(ROWS)
+    square = (X**2).sum(0) / (X != 0).sum(0)
+    spread = square - X.mean(0) ** 2 * n / (n + 1)
+    np.testing.assert_allclose(dense.units.arrays["unit"], 1 / np.sqrt(spread), rtol=0.03)  # small changes wait
+    np.testing.assert_allclose(sparse.units.arrays["unit"], 1 / np.sqrt(square), rtol=0.03)
+    assert not sparse.units.arrays["mean"].any()
+
+
+def test_a_large_feature_does_not_keep_saga_from_learning():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 4)) * [1.0, 1e5, 1.0, 1e-4] + [0.0, 3e5, 300.0, 0.0]
+    y = (X - X.mean(0)) / X.std(0) @ [1.0, 1.0, 1.0, 1.0] + 0.1 * rng.normal(size=2000)
+    saga, exact = SAGA(4, seed=0).partial_fit(X, y), RLS(4).partial_fit(X, y)
+    error, best = (float(np.sqrt(np.mean((t.predict(X) - y) ** 2))) for t in (saga, exact))
+    assert error < 1.1 * best < 0.2
+
+
+def test_a_constant_feature_is_none_beside_the_intercept():
+    X, y = table(6, False)
+    with_one = RLS(DIM + 1).partial_fit(np.column_stack([X, np.full(ROWS, 7.0)]), y)
+    without = RLS(DIM).partial_fit(X, y)
+    np.testing.assert_allclose(
+        with_one.predict(np.column_stack([X, np.full(ROWS, 7.0)])), without.predict(X), atol=0.05
+    )
+
+
+def test_the_strengths_are_those_of_the_evidence_rule():
+    """One step of MacKay's rule from the policy's own numbers, written down again."""
+    from driftls.draws import Draws
+    from driftls.policies.evidence import Strength, likeliest
+    from driftls.policies.model import Model
+    from driftls.widths import ExactWidth
+
+    X, y = table(7, False)
+    tracker = RLS(DIM)
+    tracker.start(False)
+    width = ExactWidth().open(tracker, Draws(0))
+    tracker.partial_fit(X, y)
+    found = likeliest([Model(tracker, width)], Strength(1.0), Strength(1.0), 0.5, both=True)
+    theta, M = tracker.coefficients(), tracker.inverse()
+    expected = naive.evidence(theta, np.diag(M), DIM, 1.0, 0.5)
+    assert found.ridge == pytest.approx(np.clip(expected[0], 1 / 8, 8))
+    assert found.intercept == pytest.approx(np.clip(expected[1], 1 / 8, 8))
