@@ -15,9 +15,6 @@ from driftls.draws import Draws
 from driftls.environments import FixedArms
 from driftls.errors import DivergenceError, SettingsError
 from driftls.history import Growing, Mapped, Reservoir, Window
-from driftls.kernels import lazy, svrg
-from driftls.kernels.rows import DenseRows
-from driftls.kernels.sag import SAGAState, table_enter
 from driftls.paper import theory
 from driftls.paper.actions import Ball, Ellipsoid, LinearBandit, Sphere
 from driftls.paper.pege import PEGE
@@ -286,20 +283,24 @@ def test_row_11_the_refreshed_anchor_s_gradient_stays_exact(history, layout):
     for n in range(100):
         tracker.partial_fit(sp.csr_array(X[n : n + 1]) if layout == "sparse" else X[n : n + 1], y[n : n + 1])
         rows, targets = tracker.history.matrix()
-        anchor = np.array(tracker._state.coords[svrg.ANCHOR])
-        np.testing.assert_allclose(tracker._state.coords[lazy.G], rows.T @ (rows @ anchor - targets), atol=1e-11)
+        _, gradient, anchor = tracker.snapshot()[1]["state.coords"]
+        np.testing.assert_allclose(gradient, rows.T @ (rows @ anchor - targets), atol=1e-11)
     assert anchor.any()
 
 
 def test_row_12_a_new_row_enters_with_its_present_residual():
     rng = np.random.default_rng(0)
-    X, y, theta = rng.normal(size=(3, 4)), rng.normal(size=3), rng.normal(size=4)
-    state = SAGAState(np.vstack([theta, np.zeros(4)]), np.array([1.0, 0.0]), np.zeros(3))
-    for i in range(3):
-        table_enter(state, DenseRows(X, y), i, i + 1, 0.0)
-    np.testing.assert_allclose(state.residual, X @ theta - y, atol=1e-14)
-    np.testing.assert_allclose(state.coords[lazy.G], X.T @ (X @ theta - y), atol=1e-13)
-    np.testing.assert_array_equal(state.coords[lazy.U], theta)  # entering moves nothing
+    X, y = rng.normal(size=(4, 4)), rng.normal(size=4)
+    # a step of 0 leaves theta where it was, so that only the entering is seen
+    frozen = SAGA(4, step_size=lambda n: 0.1 if n <= 3 else 0.0, steps=2, regularisation=0.0, seed=0, **RAW)
+    frozen.partial_fit(X[:3], y[:3])
+    theta = frozen.theta
+    frozen.partial_fit(X[3:], y[3:])
+    residual = frozen.snapshot()[1]["state.residual"][:4]
+    assert residual[3] == pytest.approx(X[3] @ theta - y[3], abs=1e-12)
+    np.testing.assert_allclose(frozen.theta, theta, atol=1e-14)  # entering moves nothing
+    gradient = frozen.snapshot()[1]["state.coords"][1]
+    np.testing.assert_allclose(gradient, residual @ X, atol=1e-12)
 
 
 @pytest.mark.parametrize(("scheme", "oracle"), [(SAG, naive.sag), (SAGA, naive.saga)], ids=["SAG", "SAGA"])
@@ -312,7 +313,7 @@ def test_row_12_a_table_of_scalars_equals_a_table_of_gradients(scheme, oracle):
     vectors = oracle(X, y, uniforms, lambda n, largest, lam: 0.1, lambda n: 2.0 / n, steps=3)
     np.testing.assert_allclose(tracker.theta, vectors[-1], atol=1e-12)
     table = tracker._state.residual[:80]
-    np.testing.assert_allclose(tracker._state.coords[lazy.G], table @ X, atol=1e-12)
+    np.testing.assert_allclose(tracker.snapshot()[1]["state.coords"][1], table @ X, atol=1e-12)
 
 
 # --- 13 to 20 -------------------------------------------------------------------------------------------------------
@@ -485,10 +486,9 @@ def test_row_20_kappa_is_never_a_factor_of_the_step_size():
         "exact",
         "lazy",
         "rows",
-        "schedules",
-        "schemes",
-        "track",
-        "frames",
+        "learn",
+        "records",
+        "units",
     )
     files += [SOURCE / "kernels" / f"{name}.py" for name in schemes]
     assert len(files) > 20

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from driftls.errors import SettingsError, missing_extra
 from driftls.schedules import ridge as total_ridge
-from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
+from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -65,7 +65,7 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     coef_ : ndarray of shape (n_features_in_,)
     intercept_ : float
     tracker_ : Tracker
-        Its `tracking_error()` tells how far the fit is from exact.
+        With the intercept as its last coefficient. Its `tracking_error()` tells how far the fit is from exact.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where X had names.
@@ -117,22 +117,38 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """X theta, and the intercept."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return np.asarray(self.tracker_.predict(_sorted(X)))
+        theta, width = self.tracker_.theta, X.shape[1]
+        return np.asarray(X @ theta[:width] + theta[width:].sum())
 
     @property
     def coef_(self) -> NDArray[np.float64]:
         """One coefficient a feature."""
-        return self.tracker_.theta
+        return self.tracker_.theta[: self.n_features_in_]
 
     @property
     def intercept_(self) -> float:
         """What is predicted for a row of zeros; 0 without an intercept."""
-        return self.tracker_.intercept_
+        return float(self.tracker_.theta[self.n_features_in_ :].sum())
 
     def _validated(self, X: Any, y: Any, *, first: bool) -> tuple[Any, NDArray[np.float64]]:
-        """What a tracker takes: float64, sparse indices in order; the caller's X stays as it is."""
+        """What a tracker takes: float64, sparse indices in order, the constant appended; the caller's X stays as is.
+
+        What is read-only (joblib maps it) is copied: kernels would have to be compiled for it once more.
+        """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True, reset=first)
-        return _sorted(X), y
+        y = np.require(y, requirements="W")
+        width = X.shape[1]
+        constant = self.fit_intercept if first else self.tracker_.dim > width
+        if sp.issparse(X):
+            if not (X.has_canonical_format and X.data.flags.writeable):
+                X = X.copy()
+                X.sum_duplicates()
+            return sp.hstack([X, np.ones((X.shape[0], 1))], format="csr") if constant else X, y
+        if not constant:
+            return np.require(X, requirements=["C", "W"]), y
+        rows, X = X, np.ones((X.shape[0], width + 1))
+        X[:, :width] = rows
+        return X, y
 
     def _tracker(self, dim: int, passes: int) -> Tracker:
         """A new tracker with these settings."""
@@ -142,7 +158,7 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ridge = 1.0 if self.ridge is None else self.ridge
         if not (isinstance(ridge, int | float | np.number) and 0.0 <= ridge < np.inf):
             raise SettingsError(f"ridge must be a number of at least 0, got {ridge!r}.")
-        settings: dict[str, Any] = {"intercept": bool(self.fit_intercept)}
+        settings: dict[str, Any] = dict(RAW)  # the ridge is scikit-learn's: of the features as they are
         if solver != "ols":
             settings["regularisation"] = total_ridge(float(ridge))
         elif self.ridge:
@@ -176,11 +192,3 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             header, arrays = state["tracker_"]
             state = {**state, "tracker_": SOLVERS[header["class"].lower()].from_snapshot(header, arrays)}
         super().__setstate__(state)
-
-
-def _sorted(X: Any) -> Any:
-    """Sparse indices in order, without repeats; in a copy."""
-    if sp.issparse(X) and not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X

@@ -76,10 +76,10 @@ def load(part: Part) -> int:
             write(f"{part.name}-{digest}.ir", text)
         processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()} {llvmlite.__version__}"
         key = hashlib.sha256(text + processor.encode()).hexdigest()[:24]
-        code = read(f"{part.name}-{key}.obj")
+        code = read(f"{part.name}-{digest[:12]}-{key}.obj")
         if code is None:
             code = machine_code(text.decode())
-            write(f"{part.name}-{key}.obj", code)
+            write(f"{part.name}-{digest[:12]}-{key}.obj", code)
         _engine().add_object_file(llvm.ObjectFileRef.from_data(code))
         _engine().finalize_object()
         _told(part, time.perf_counter() - began)
@@ -172,10 +172,11 @@ def write(name: str, body: bytes) -> None:
 
 
 def remove_stale() -> int:
-    """Delete IR of other versions of the kernels, machine code, and what was half written; returns how many files."""
+    """Delete what other versions of the kernels left behind, and what was half written; returns how many files."""
     place, digest, count = folder(), source_digest()[:24], 0
     for path in place.iterdir() if place is not None else ():
-        if path.suffix in (".ir", ".obj", ".driftls-part") and not path.name.endswith(f"-{digest}.ir"):
+        ours = path.name.endswith(f"-{digest}.ir") or f"-{digest[:12]}-" in path.name
+        if path.suffix in (".ir", ".obj", ".driftls-part") and not ours:
             with suppress(OSError):
                 path.unlink()
                 count += 1

@@ -36,7 +36,7 @@ class LinUCB(SharedPolicy):
     kappa : float, optional
         Weight of the width. By default estimated: `sigmas` standard deviations of the noise.
     sigmas : float, optional
-        2.
+        2 with parts that are chosen for you, else 1.
     epsilon, forget_after, seed
         As for `SharedPolicy`.
 
@@ -77,7 +77,7 @@ class LinUCB(SharedPolicy):
             tracker, width = self._parts(whole_number(dim, "dim", 1), sparse=False, recurring=False)
         elif width is None:
             width = ExactWidth() if isinstance(tracker, RLS) else DiagonalWidth()
-        sigmas = 2.0 if sigmas is None else sigmas
+        sigmas = (2.0 if self._auto else 1.0) if sigmas is None else sigmas
         super().__init__(
             tracker, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, forget_after=forget_after, seed=own
         )

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import CorruptFileError, DimensionError, InputError, SettingsError
+from driftls.features import FeatureMap
+from driftls.features import from_header as features_of
 from driftls.inputs import Stage, as_number, as_numbers, fault
 from driftls.kernels import choose as kernels
 from driftls.kernels.learn import ATTEND, NO_ROOM
@@ -70,6 +72,7 @@ class Policy(Saveable):
         self._stage = Stage(dim)
         self._rounds = 0
         self.keys = Keys()
+        self.features: FeatureMap | None = None  # how arms are made of events or records; saved with the policy
         self._write_tape()
         self._make_slots(FIRST_ARMS)
 
@@ -333,6 +336,7 @@ class Policy(Saveable):
             "numbers": {name: self.frame[name] for name in NUMBERS},
             "strength": None if self.strength is None else [*self.strength, *(self._first or self.strength)],
             "keys": keys,
+            "features": None if self.features is None else self.features.to_header(),
         }
         return header, {"unread": self._draws.unread(), **{f"keys.{name}": array for name, array in rows.items()}}
 
@@ -340,6 +344,7 @@ class Policy(Saveable):
         for name in NUMBERS:
             self.frame[name] = checked(header["numbers"][name], float)
         self._rounds = whole(header, "rounds")
+        self.features = None if header["features"] is None else features_of(header["features"])
         if header["strength"] is not None:
             numbers = checked(header["strength"], tuple[float, float, float, float])
             if not min(numbers) > 0.0:
