@@ -1,4 +1,4 @@
-"""How the library is put together, held by its own source: docs/design.md has every file, and rooms keep to themselves."""
+"""How the library is put together, held by its own source: design.md has every file, and rooms keep to themselves."""
 
 from __future__ import annotations
 
@@ -107,9 +107,8 @@ def kernel_constants(path: Path) -> Iterator[str]:
                     yield alias.name
                 modules.add(alias.asname or alias.name)
     for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
-            if node.attr.isupper():
-                yield node.attr
+        if isinstance(node, ast.Attribute) and node.attr.isupper() and ast.unparse(node.value) in modules:
+            yield node.attr
 
 
 def frame_writes(path: Path) -> Iterator[str]:
