@@ -31,8 +31,8 @@ class LinUCB(SharedPolicy):
     tracker, width : optional
         Any of `driftls.trackers` and `driftls.widths`.
     regularisation : schedule
-        Of a tracker that is chosen for you. By default `ridge(1)`, from which on it is found from the data as they come,
-        if kappa is: over `RLS`, and over `SAGA` with diagonal widths.
+        Of a tracker that is chosen for you. By default `ridge(1)` at first, and then found from the data, as kappa is:
+        over `RLS`, and over `SAGA` with diagonal widths.
     kappa : float, optional
         Weight of the width. By default estimated: `sigmas` standard deviations of the noise.
     sigmas : float, optional
