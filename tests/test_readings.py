@@ -308,11 +308,11 @@ def test_row_12_a_table_of_scalars_equals_a_table_of_gradients(scheme, oracle):
     rng = np.random.default_rng(2)
     X = unit_rows(rng, 80, 5)
     y = X @ np.arange(5.0)
-    tracker = scheme(5, step_size=0.1, regularisation=ridge(2.0), steps=3, seed=9).partial_fit(X, y)
+    tracker = scheme(5, step_size=0.1, regularisation=ridge(2.0), steps=3, seed=9, **RAW).partial_fit(X, y)
     uniforms = iter(np.random.default_rng(9).random(80 * 3))
     vectors = oracle(X, y, uniforms, lambda n, largest, lam: 0.1, lambda n: 2.0 / n, steps=3)
     np.testing.assert_allclose(tracker.theta, vectors[-1], atol=1e-12)
-    table = tracker._state.residual[:80]
+    table = tracker.snapshot()[1]["state.residual"][:80]
     np.testing.assert_allclose(tracker.snapshot()[1]["state.coords"][1], table @ X, atol=1e-12)
 
 

@@ -166,7 +166,7 @@ def test_dense_rows_are_copied_once():
         ({"solver": "ols", "ridge": 1.0}, "has no ridge, got ridge=1.0. Use solver='rls'"),
         ({"solver": "rls", "steps": 3}, "'rls' takes no inner steps, got steps=3"),
         ({"ridge": -1.0}, "ridge must be a number of at least 0, got -1.0"),
-        ({"steps": 0}, "steps must be at least 1"),
+        ({"steps": 0}, "steps must be a whole number of at least 1"),
         ({"passes": 0}, "passes must be a whole number of at least 1, got 0"),
     ],
 )

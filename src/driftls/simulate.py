@@ -173,6 +173,8 @@ class _Shadow:
     """The exact A of the rows that were played, discounted as the tracker does, for exact widths."""
 
     def __init__(self, policy: Policy) -> None:
+        if policy.tracker.scale or policy.tracker.intercept:
+            raise SettingsError("width_error is of raw units: the tracker needs scale=False, intercept=False.")
         if isinstance(policy.tracker.history, Window):
             raise SettingsError("width_error sums over all rows, but this tracker has a Window.")
         self.ridge = constant_ridge(policy.tracker) * np.eye(policy.dim)

@@ -185,6 +185,8 @@ def learn_row(p: Any, i: int, n: int) -> float:
         if not has_room(tracker(integers(p.trackers)[0 if p.disjoint == 0 else n]), rows, i):
             p.model = 0 if p.disjoint == 0 else n
             return float(NO_ROOM)
+        if units(rows.units).n <= units(rows.units).rewards:  # a reward of what was never offered here
+            note(units(rows.units), rows, i)
         note_reward(units(rows.units), reals(rows.y)[i])
         single, line = scaled(rows, i, 1), 0
     status = learn(p, single, line, n)

@@ -46,9 +46,9 @@ class DisjointLinUCB(Policy):
         An unused tracker, of which each arm gets a fresh copy.
     width : Width, optional
         Of each model; `DiagonalWidth()` for a tracker that is given. Without both, `reason` says what was taken: exact
-        up to 200 features, else `SAGA` with diagonal widths; ridge 60.
+        up to 200 features, else `SAGA` with diagonal widths; ridges from the data, pooled over arms.
     kappa, sigmas, epsilon
-        As for `LinUCB`, three standard deviations by default; the noise is estimated over all arms together.
+        As for `LinUCB`, 1.5 standard deviations by default; the noise is estimated over all arms together.
     most_arms : int
         Beyond so many models the one that was not offered for longest is dropped.
     seed : int or Generator

@@ -31,8 +31,8 @@ class LinUCB(SharedPolicy):
     tracker, width : optional
         Any of `driftls.trackers` and `driftls.widths`.
     regularisation : schedule
-        Of a tracker that is chosen for you. By default `ridge(1)`, which is estimated from the data as they come where
-        that is known to be safe: arms that are dense and do not recur, and kappa estimated too.
+        Of a tracker that is chosen for you. By default `ridge(1)` at first, and then found from the data, as kappa is:
+        over `RLS`, and over `SAGA` with diagonal widths.
     kappa : float, optional
         Weight of the width. By default estimated: `sigmas` standard deviations of the noise.
     sigmas : float, optional
@@ -90,10 +90,10 @@ class LinUCB(SharedPolicy):
             return RLS(dim, regularisation=lam), ExactWidth()
         if recurring and not sparse and dim <= GRAM_UP_TO:
             self.reason = f"fast: {dim} dense features and arms that recur: CD, with one phi kept for each arm"
-            return CD(dim, regularisation=lam), PhiWidth(method="cd")
+            return CD(dim, regularisation=lam, **RAW), PhiWidth(method="cd")
         if recurring and not sparse:
             self.reason = f"fast: {dim} features, too many for a {dim} x {dim} matrix: SAGA, with one phi for each arm"
-            return SAGA(dim, regularisation=lam, seed=seed, **plain), PhiWidth()
+            return SAGA(dim, regularisation=lam, seed=seed, **RAW), PhiWidth()
         kind = "sparse" if sparse else "dense"
         self.reason = f"fast: {dim} {kind} features and arms that change: SAGA, with diagonal widths"
         return SAGA(dim, regularisation=lam, seed=seed, **plain), DiagonalWidth()

@@ -191,6 +191,8 @@ class Policy(Saveable):
                 raise self._fault(int(status))
         if self._looks:
             self._look()
+        if self.units is not None and self.units.asked:
+            self._look_at_units()
 
     def _make_room(self, row: int) -> None:
         model = self._models[self.frame["model"]]

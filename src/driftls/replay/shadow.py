@@ -20,8 +20,8 @@ def tracking_errors(policy: Any) -> tuple[float, float]:
     """Absolute and relative tracking error (theta = 0 scores 1); of many models, their sums."""
     absolute = size = 0.0
     for tracker in _trackers(policy):
-        exact = tracker.target.theta
-        absolute += float(np.linalg.norm(tracker.theta - exact))
+        exact = tracker.target.coefficients()
+        absolute += float(np.linalg.norm(tracker.coefficients() - exact))
         size += float(np.linalg.norm(exact))
     return absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf"))
 
@@ -34,8 +34,10 @@ def _trackers(policy: Any) -> list[Tracker]:
 
 def exact_widths(tracker: Tracker, arms: Any) -> NDArray[np.float64]:
     """sqrt(x'(A + ridge I)^-1 x) of each arm, from all rows that the tracker has kept."""
-    if tracker.history is None or tracker.history.evicts or discount_of(tracker) < 1.0:
+    if tracker.history.evicts or discount_of(tracker) < 1.0:
         raise SettingsError("width_error needs a tracker that keeps all rows, with history=Growing() and no discount.")
+    if tracker.scale or tracker.intercept:
+        raise SettingsError("width_error is of raw units: give the policy a tracker with scale=False, intercept=False.")
     if tracker.dim > LARGEST_EXACT:
         raise SettingsError(f"width_error needs a {tracker.dim} x {tracker.dim} matrix; at most {LARGEST_EXACT}.")
     A = constant_ridge(tracker) * np.eye(tracker.dim)
