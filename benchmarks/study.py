@@ -6,14 +6,9 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import scipy.sparse as sp
 
 from benchmarks.measure import Options, Table, tell
 from driftls import fit as fits

@@ -444,10 +444,11 @@ def test_row_17_memory_is_bounded_on_request(tmp_path):
     for history in (Reservoir(100), Window(100)):
         tracker = SAGA(4, history=history, seed=0, **RAW).partial_fit(X, X[:, 0])
         assert len(tracker) == 3000
-        assert len(history) == len(history.rows.X) == len(tracker._state.residual) == 100
+        assert len(history) == len(history.matrix()[1]) == 100
+        assert len(history.frame.arrays["y"]) == 100
     mapped = Mapped(tmp_path / "rows")
     SAGA(4, history=mapped, seed=0, **RAW).partial_fit(X, X[:, 0])
-    assert isinstance(mapped.rows.X, np.memmap)
+    assert isinstance(mapped.arrays["values"], np.memmap)
     mapped.close()
     sparse = SAGA(100_000, history=Window(100), seed=0, **RAW)
     sparse.partial_fit(sp.random_array((300, 100_000), density=2e-5, rng=rng, format="csr"), np.ones(300))
@@ -475,7 +476,10 @@ def test_row_19_the_three_exact_routes_give_one_answer():
 
 def test_row_20_kappa_is_never_a_factor_of_the_step_size():
     """Below the widths and policies the word does not occur at all."""
-    files = [SOURCE / f"{name}.py" for name in ("schedules", "draws", "history", "theory", "actions", "environments")]
+    files = [
+        SOURCE / f"{name}.py"
+        for name in ("schedules", "draws", "history", "paper/theory", "paper/actions", "environments")
+    ]
     files += [*(SOURCE / "trackers").glob("*.py")]
     schemes = (
         "gd",
@@ -487,7 +491,6 @@ def test_row_20_kappa_is_never_a_factor_of_the_step_size():
         "lazy",
         "rows",
         "learn",
-        "records",
         "units",
     )
     files += [SOURCE / "kernels" / f"{name}.py" for name in schemes]

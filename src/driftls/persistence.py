@@ -262,7 +262,8 @@ def whole(header: Mapping[str, Any], name: str) -> int:
     >>> whole({"rows": 3}, "rows")
     3
     """
-    return checked(header.get(name), Annotated[int, Meta(ge=0, le=2**53)])
+    kind: Any = Annotated[int, Meta(ge=0, le=2**53)]
+    return int(checked(header.get(name), kind))
 
 
 def expect(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...], dtype: DTypeLike) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from driftls.environments import Block, Pool
 from driftls.errors import DimensionError, SettingsError
 from driftls.history import Window
-from driftls.policies import Policy
+from driftls.policies import SharedPolicy
 from driftls.run import Run
 from driftls.widths import constant_ridge, discount_of
 
@@ -70,7 +70,7 @@ def simulate(
     """
     if engine not in ("compiled", "python"):
         raise SettingsError(f"engine must be 'compiled' or 'python', got {engine!r}.")
-    if not isinstance(policy, Policy) and engine == "compiled":
+    if not isinstance(policy, SharedPolicy) and engine == "compiled":
         raise SettingsError(f'a {type(policy).__name__} has no compiled loop: pass engine="python".')
     if getattr(policy, "disjoint", False):
         raise SettingsError(f"a {type(policy).__name__} takes users, but the environment offers arms. Use one model.")
@@ -131,7 +131,7 @@ def _rows_of(block: Block, r: int) -> Any:
     return block.arms if block.arms.ndim == 2 else block.arms[r]
 
 
-def _python(policy: Policy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
+def _python(policy: SharedPolicy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
     """The specification: choose and learn, round by round."""
     count = block.noise.size
     chosen, rewards = np.zeros(count, dtype=np.int64), np.zeros(count)
@@ -150,7 +150,7 @@ def _python(policy: Policy, block: Block, seconds: dict[str, float], bernoulli: 
     return chosen, rewards
 
 
-def _compiled(policy: Policy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
+def _compiled(policy: SharedPolicy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
     """The same in one compiled loop for each pool."""
     count, K = block.means.shape
     arms, ids, noise = block.arms, block.ids, block.noise[:, None]
@@ -172,7 +172,7 @@ def _compiled(policy: Policy, block: Block, seconds: dict[str, float], bernoulli
 class _Shadow:
     """The exact A of the rows that were played, discounted as the tracker does, for exact widths."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: SharedPolicy) -> None:
         if policy.tracker.scale or policy.tracker.intercept:
             raise SettingsError("width_error is of raw units: the tracker needs scale=False, intercept=False.")
         if isinstance(policy.tracker.history, Window):
@@ -190,7 +190,7 @@ class _Shadow:
         weights = self.discount ** np.arange(chosen.size)[::-1]
         self.A = self.discount**chosen.size * self.A + (X.T * weights) @ X
 
-    def error(self, policy: Policy, environment: Pool, n: int) -> float:
+    def error(self, policy: SharedPolicy, environment: Pool, n: int) -> float:
         arms, ids = environment.round(n)
         dense: Any = arms.toarray() if isinstance(arms, sp.csr_array) else arms
         exact = np.sqrt(np.einsum("kd,dk->k", dense, np.linalg.solve(self.A + self.ridge, dense.T)))

@@ -194,6 +194,11 @@ class PhiWidth(Width):
         return {"steps": self.steps, "method": self.method, "scale": self.scale}
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
+        if tracker.scale or tracker.intercept:
+            raise SettingsError(
+                "phi follows arms in raw units, and this tracker measures features in units that change on its way. "
+                "Build it with scale=False, intercept=False."
+            )
         return self._by_coordinates(tracker, slots) if self.method == "cd" else self._by_gradients(tracker, slots)
 
     def _by_coordinates(self, tracker: Tracker, slots: int) -> WidthState:

@@ -60,7 +60,7 @@ def test_prefetching_never_follows_rows_that_are_still_to_come():
         "    return np.full(shape, 0 if name == 'start' else 2**62 if name == 'stop' else 1, dtype=dtype)\n"
         "Growing._new = garbage\n"  # memory as it may come: full of what somebody else left in it
         "base.PREFETCH_FROM_BYTES = 0\n"
-        "SAGA(3, seed=0, steps=1, **RAW).partial_fit(sp.csr_array(np.ones((3000, 3))), np.ones(3000))\n"
+        "SAGA(3, seed=0, steps=1).partial_fit(sp.csr_array(np.ones((3000, 3))), np.ones(3000))\n"
     )
 
 
@@ -71,7 +71,7 @@ def test_threads_that_ask_for_the_same_parts_at_once_load_them_once():
         "sys.setswitchinterval(1e-6)\n"
         "X, found = np.random.default_rng(0).normal(size=(50, 4)), []\n"
         "def work():\n"
-        "    found.append(SAGA(4, seed=0, **RAW).partial_fit(X, X[:, 0]).theta.tobytes())\n"
+        "    found.append(SAGA(4, seed=0).partial_fit(X, X[:, 0]).theta.tobytes())\n"
         "threads = [threading.Thread(target=work) for _ in range(8)]\n"
         "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
         "print(len(found), len(set(found)))"

@@ -41,7 +41,7 @@ def kernel(function: Function) -> Function:
     finally:
         config.CACHE_DIR = kept
     if place is None or config.DISABLE_JIT:
-        return made  # type: ignore[no-any-return]
+        return made
 
     def call(*arguments: Any) -> Any:
         known = len(made.signatures)
@@ -52,7 +52,7 @@ def kernel(function: Function) -> Function:
 
     outer: Any = wraps(function)(call)
     outer.inside = made
-    return outer  # type: ignore[no-any-return]
+    return outer
 
 
 def _place(sources: Path) -> Path | None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM, NOT_FINITE, has_room, mean_of, step_fault, take
+from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM, has_room, mean_of, step_fault, take
 from driftls.kernels.parts import call, counts, entry, indices, inner, integers, reals, rows_at, tracker, units, width
-from driftls.kernels.rows import LARGEST, index_fault, row, row_fault, uniform
+from driftls.kernels.rows import LARGEST, NOT_FINITE, index_fault, row, row_fault, uniform
 from driftls.kernels.units import note, note_reward, scaled
 
 # Why a call came back, after the faults of rows and the statuses of learn.py

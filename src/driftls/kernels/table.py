@@ -94,7 +94,7 @@ def fill(p: Any, n: int) -> float:
 def learned(p: Any, rows: Any, i: int, n: int) -> float:
     """Arm n of the pool has learned row i"""
     if p.table == CROSSED:  # theta has its stamps; the widths of the row's features alone have changed
-        x, at, length = row(rows, i // max(rows.arms, 1))
+        _, at, length = row(rows, i // max(rows.arms, 1))
         stamps = reals(p.table_stamps)
         for q in range(length):
             stamps[at[q]] = -1.0

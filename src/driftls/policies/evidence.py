@@ -53,7 +53,7 @@ def prior_variance(model: Model) -> NDArray[np.float64]:
     if isinstance(model.tracker, RLS):
         return model.tracker.variances()
     state = model.width
-    return 1.0 / (state.frame["ridge"] + state.frame["scale"] * state.arrays["squares"])
+    return np.asarray(1.0 / (state.frame["ridge"] + state.frame["scale"] * state.arrays["squares"]))
 
 
 def likeliest(models: Sequence[Model], now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from driftls.trackers import Tracker
-from driftls.widths import WidthState
+from driftls.width_states import WidthState
 
 
 class Model(NamedTuple):

@@ -18,7 +18,7 @@ from driftls.features import FeatureMap
 from driftls.features import from_header as features_of
 from driftls.inputs import Stage, as_number, as_numbers, fault
 from driftls.kernels import choose as kernels
-from driftls.kernels.learn import ATTEND, NO_ROOM
+from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import POLICY
 from driftls.kernels.rows import LARGEST
@@ -273,9 +273,9 @@ class Policy(Saveable):
                     self._make_room(frame["line"])
                 elif status == ATTEND:
                     self._attend()
-                elif status == kernels.LOOK and self.units is not None and self.units.asked:
+                elif status == LOOK and self.units is not None and self.units.asked:
                     self._look_at_units()
-                elif status not in (0, kernels.LOOK):
+                elif status not in (0, LOOK):
                     raise self._fault(int(status))
                 if self._looks:
                     self._look()
