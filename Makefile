@@ -29,12 +29,11 @@ check: $(VENV)/.dev  ## style, types, import layers
 
 bench: $(VENV)/.dev  ## a round of ours, of exact methods and of other libraries, small; what else is measured: python -m benchmarks
 	$(BIN)/python -m benchmarks peers --quick
+
 MINUTES ?= 10
 
 fuzz: $(VENV)/.dev  ## random calls, good and bad: crashes, raw errors, states that a refused call changed
 	$(BIN)/python tests/fuzz.py --minutes $(MINUTES)
-
-BENCH ?= --quick
 
 figures: $(VENV)/.dev  ## measure the tables of the docs whose sources have changed, in hours; which: python -m benchmarks --stale
 	$(BIN)/python -m benchmarks --write

@@ -17,9 +17,12 @@ for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy is imported: nothing 
 
 from benchmarks.measure import Options, Table  # noqa: E402
 
-CORE = ("kernels", "trackers", "policies", "widths.py", "history.py", "draws.py", "schedules.py", "crossed.py")
-LOOPS = (*CORE, "environments.py", "simulate.py")
-LOGS = (*CORE, "logs", "features*", "replay.py")
+CORE = (
+    *("kernels", "trackers", "policies", "widths.py", "width_states.py", "inputs.py"),
+    *("history.py", "draws.py", "schedules.py", "units.py"),
+)
+LOOPS = (*CORE, "environments.py", "simulation.py")
+LOGS = (*CORE, "logs", "features", "log_replay")
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ BENCHMARKS = {
         "how often a replay's 95% interval has the truth in it",
         "day:coverage",
         ("policy", "logs", "intervals with the truth inside", "relative error, %"),
-        (*LOGS, "metrics.py"),
+        (*LOGS, "estimates.py"),
     ),
     "fixed": Benchmark(
         "fixed arms, where widths decide: regret against exact LinUCB",
@@ -146,7 +149,7 @@ BENCHMARKS = {
         LOOPS,
     ),
     "workers": Benchmark(
-        "what workers bring and what a task costs", "study:workers", ("", "s", "aim"), (*CORE, "study", "engines.py")
+        "what workers bring and what a task costs", "study:workers", ("", "s", "aim"), (*CORE, "study", "parallel.py")
     ),
     "fit": Benchmark(
         "a warm start from Parquet: rows a second and peak memory",

@@ -6,7 +6,6 @@ All policies of a seed meet the same arms, the same theta* and the same noise.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise, product
@@ -19,12 +18,12 @@ from benchmarks.peers.exact import ShermanMorrison
 from benchmarks.peers.problems import Problem
 from driftls import paper, ridge
 from driftls.environments import FixedArms, FreshContexts, Jumps, Rotates
-from driftls.features import UserFeatures
+from driftls.features import UserOnly
 from driftls.history import Window
 from driftls.logs import synthetic_day
-from driftls.policies import DisjointLinUCB, EnsembleTS, FixedPool, Greedy, LinUCB
-from driftls.simulate import simulate
-from driftls.trackers import CD, GD, RLS, SAGA, Diagonal
+from driftls.policies import DisjointLinUCB, EnsembleTS, Greedy, LinUCB
+from driftls.simulation import simulate
+from driftls.trackers import CD, GD, RAW, RLS, SAGA, Diagonal
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 
 DIM, ARMS, ROUNDS = 50, 100, 10_000
@@ -34,7 +33,7 @@ Make = Callable[[int], Any]
 
 
 def _exact(dim: int, *, lam: float = 1.0, kappa: float | None = KAPPA, **settings: Any) -> LinUCB:
-    return LinUCB(tracker=RLS(dim, regularisation=ridge(lam), **settings), width=ExactWidth(), kappa=kappa)
+    return LinUCB(tracker=RLS(dim, regularisation=ridge(lam), **settings, **RAW), width=ExactWidth(), kappa=kappa)
 
 
 def _linucb(tracker: Any, width: Any, seed: int) -> LinUCB:
@@ -46,26 +45,25 @@ def _linucb(tracker: Any, width: Any, seed: int) -> LinUCB:
 EXACT = "exact LinUCB"
 FIXED: dict[str, Make] = {
     EXACT: lambda s: _exact(DIM),
-    "CD + φ-CD": lambda s: _linucb(CD(DIM), PhiWidth(method="cd"), s),
-    "SAGA (4 steps) + φ": lambda s: _linucb(SAGA(DIM, steps=4, seed=s), PhiWidth(), s),
-    "SAGA (4 steps) + diagonal": lambda s: _linucb(SAGA(DIM, steps=4, seed=s), DiagonalWidth(), s),
+    "CD + φ-CD": lambda s: _linucb(CD(DIM, **RAW), PhiWidth(method="cd"), s),
+    "SAGA (4 steps) + φ": lambda s: _linucb(SAGA(DIM, steps=4, seed=s, **RAW), PhiWidth(), s),
+    "SAGA (4 steps) + diagonal": lambda s: _linucb(SAGA(DIM, steps=4, seed=s, **RAW), DiagonalWidth(), s),
     "EnsembleTS, 100 members, κ = 0.2": lambda s: EnsembleTS(DIM, members=100, kappa=0.2, seed=s),
-    "greedy": lambda s: Greedy(RLS(DIM), seed=s),
+    "greedy": lambda s: Greedy(RLS(DIM, **RAW), seed=s),
     "fLinUCB-GD as printed": lambda s: paper.flinucb_gd(DIM, kappa=KAPPA, seed=s),
 }
 NO_WIDTH = ("greedy", "fLinUCB-GD as printed")  # or none that an exact one of the same ridge stands beside
-POOL = "FixedPool, exact, from Python"
 
 
 def fixed(options: Options) -> Table:
     rounds, seeds = (1000 if options.quick else ROUNDS), range(options.count(120, 3))
-    names = [*FIXED, POOL]
+    names = list(FIXED)
     found: dict[str, list[Any]] = {name: [] for name in names}
     for seed in seeds:
         environment = FixedArms(DIM, ARMS, sigma=SIGMA, seed=seed)
         for name in names:
             tell(f"seed {seed}: {name}")
-            found[name].append(_pool(environment, rounds) if name == POOL else _played(name, environment, rounds, seed))
+            found[name].append(_played(name, environment, rounds, seed))
     base = [one[0] for one in found[EXACT]]
     rows = []
     for name, each in found.items():
@@ -85,18 +83,6 @@ def _played(name: str, environment: Any, rounds: int, seed: int) -> tuple[float,
     return run.last("regret"), 1e6 * sum(run.seconds.values()) / rounds, run.traces.get("width_error")
 
 
-def _pool(environment: FixedArms, rounds: int) -> tuple[float, float, Any]:
-    block = environment.block(1, rounds)
-    policy, means, noise = FixedPool(block.arms, kappa=KAPPA), block.means[0], block.noise.tolist()
-    pulls, begin = [], time.perf_counter()
-    for n in range(rounds):
-        k = policy.choose()
-        policy.learn(means[k] + noise[n], arm=k)
-        pulls.append(k)
-    us = 1e6 * (time.perf_counter() - begin) / rounds
-    return float((means.max() - means[pulls]).sum()), us, [0.0]
-
-
 # -- defaults --------------------------------------------------------------------------------------------------------
 
 FRESH, USERS = 200, 136
@@ -110,7 +96,7 @@ def _reward(policy: Any, environment: Any, rounds: int) -> float:
 
 def _clicks(policy: DisjointLinUCB, lines: int, seed: int) -> float:
     """The sum of the truths of what was chosen on a day thinned to so many lines, each of them a round."""
-    luck, features, total = np.random.default_rng([seed, 77]), UserFeatures(USERS), 0.0
+    luck, features, total = np.random.default_rng([seed, 77]), UserOnly(USERS), 0.0
     block: Any
     for block in synthetic_day(lines=lines, seed=seed).blocks(truth=True):
         users, at = features.users(block), block.truth_start
@@ -139,20 +125,20 @@ CASES: dict[str, dict[str, Any]] = {
         "seeds": (30, 5),
         "policies": {
             "LinUCB, default": lambda s: LinUCB(FRESH, seed=s),
-            "SAGA + diagonal": lambda s: LinUCB(tracker=SAGA(FRESH, seed=s), width=DiagonalWidth(), seed=s),
+            "SAGA + diagonal": lambda s: LinUCB(tracker=SAGA(FRESH, seed=s, **RAW), width=DiagonalWidth(), seed=s),
         },
     },
     "articles, d = 136": {
         "play": _clicks,
         "grid": ([10.0, 30.0, 100.0, 300.0], [0.5, 1.0, 2.0]),
         "exact": lambda lam, kappa, s: _each(
-            s, tracker=RLS(USERS, regularisation=ridge(lam)), width=ExactWidth(), kappa=kappa
+            s, tracker=RLS(USERS, regularisation=ridge(lam), **RAW), width=ExactWidth(), kappa=kappa
         ),
         "rounds": 20_000,
         "seeds": (100, 8),
         "policies": {
             "DisjointLinUCB, default": _each,
-            "SAGA + diagonal": lambda s: _each(s, tracker=SAGA(USERS, regularisation=ridge(60.0))),
+            "SAGA + diagonal": lambda s: _each(s, tracker=SAGA(USERS, regularisation=ridge(60.0), **RAW)),
         },
     },
     f"fixed arms, d = {DIM}": {
@@ -163,7 +149,7 @@ CASES: dict[str, dict[str, Any]] = {
         "seeds": (100, 20),
         "policies": {
             "LinUCB, default": lambda s: LinUCB(DIM, seed=s),
-            "CD + φ-CD": lambda s: LinUCB(tracker=CD(DIM), width=PhiWidth(method="cd"), sigmas=2.0, seed=s),
+            "CD + φ-CD": lambda s: LinUCB(tracker=CD(DIM, **RAW), width=PhiWidth(method="cd"), sigmas=2.0, seed=s),
         },
     },
 }
@@ -203,12 +189,14 @@ DISCOUNT, MEMORY = 0.998, 500
 MOVES: dict[str, Any] = {"jumps every 2,500": Jumps(2500), "turns once in 10,000": Rotates(10_000)}
 MOVING: dict[str, Make] = {
     "exact D-LinUCB": lambda s: _exact(DIM, discount=DISCOUNT, method="inverse"),
-    "CD, discounted, + φ-CD": lambda s: _linucb(CD(DIM, discount=DISCOUNT), PhiWidth(method="cd"), s),
+    "CD, discounted, + φ-CD": lambda s: _linucb(CD(DIM, discount=DISCOUNT, **RAW), PhiWidth(method="cd"), s),
     "exact, no forgetting": lambda s: _exact(DIM),
     f"SAGA, window of {MEMORY}, + φ": lambda s: _linucb(
-        SAGA(DIM, history=Window(MEMORY), seed=s), PhiWidth(steps=4), s
+        SAGA(DIM, history=Window(MEMORY), seed=s, **RAW), PhiWidth(steps=4), s
     ),
-    "newest row + diagonal": lambda s: _linucb(GD(DIM, newest=True, regularisation=ridge(1.0)), DiagonalWidth(), s),
+    "newest row + diagonal": lambda s: _linucb(
+        GD(DIM, newest=True, regularisation=ridge(1.0), **RAW), DiagonalWidth(), s
+    ),
 }
 
 
@@ -230,10 +218,12 @@ def moving(options: Options) -> Table:
 
 COST_ARMS, DIMS = 20, (64, 256, 1024, 4096)
 COST: dict[str, Callable[[int], Any]] = {
-    "Diagonal + diagonal": lambda d: LinUCB(tracker=Diagonal(d), width=DiagonalWidth(), kappa=SIGMA),
-    "SAGA (8 steps) + diagonal": lambda d: LinUCB(tracker=SAGA(d, seed=0), width=DiagonalWidth(), kappa=SIGMA),
-    "SAGA (8 steps) + φ (4 steps)": lambda d: LinUCB(tracker=SAGA(d, seed=0), width=PhiWidth(steps=4), kappa=SIGMA),
-    "CD (4 steps) + diagonal": lambda d: LinUCB(tracker=CD(d), width=DiagonalWidth(), kappa=SIGMA),
+    "Diagonal + diagonal": lambda d: LinUCB(tracker=Diagonal(d, **RAW), width=DiagonalWidth(), kappa=SIGMA),
+    "SAGA (8 steps) + diagonal": lambda d: LinUCB(tracker=SAGA(d, seed=0, **RAW), width=DiagonalWidth(), kappa=SIGMA),
+    "SAGA (8 steps) + φ (4 steps)": lambda d: LinUCB(
+        tracker=SAGA(d, seed=0, **RAW), width=PhiWidth(steps=4), kappa=SIGMA
+    ),
+    "CD (4 steps) + diagonal": lambda d: LinUCB(tracker=CD(d, **RAW), width=DiagonalWidth(), kappa=SIGMA),
     EXACT: lambda d: _exact(d, kappa=SIGMA),
 }
 BLAS = "exact, NumPy with BLAS"

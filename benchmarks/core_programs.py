@@ -67,7 +67,7 @@ def fitted(make: Callable[[], Any], count: int, dim: int, nnz: int | None = None
 
 def simulated(make: Callable[[], Any], rounds: int, dim: int, nnz: int | None = None) -> tuple[Program, int]:
     from driftls.environments import FreshContexts
-    from driftls.simulate import simulate
+    from driftls.simulation import simulate
 
     environment: Any = FreshContexts(dim, 20, nnz=nnz, sigma=0.3, seed=0)
     environment.block = cache(environment.block)  # arms are drawn once, in the round that warms up
@@ -164,9 +164,9 @@ def rounds() -> dict[str, tuple[Program, int]]:
 
 
 def day() -> dict[str, tuple[Program, int]]:
+    from driftls.log_replay import replay
     from driftls.logs import synthetic_day
     from driftls.policies import DisjointLinUCB
-    from driftls.replay import replay
     from driftls.trackers import SAGA
     from driftls.widths import DiagonalWidth
 

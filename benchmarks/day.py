@@ -14,11 +14,11 @@ import numpy as np
 from benchmarks.measure import Mean, Options, Table, mean, tell, timed
 from benchmarks.peers.exact import compiled
 from driftls import ridge
-from driftls.features import Crosses
+from driftls.features import UserArmCrosses
+from driftls.log_replay import replay
 from driftls.logs import Log, read, synthetic_day, write_parquet
 from driftls.logs.events import Block
 from driftls.policies import DisjointLinUCB, LinUCB
-from driftls.replay import replay
 from driftls.trackers import SAGA
 from driftls.widths import DiagonalWidth
 
@@ -48,7 +48,7 @@ def _ours(name: str) -> tuple[Any, Any]:
     if name == SAGA_EACH:
         return DisjointLinUCB(DIM, tracker=SAGA(DIM, regularisation=ridge(RIDGE)), seed=0), None
     tracker = SAGA(DIM * (ARTICLES + 1), regularisation=ridge(RIDGE), seed=0)
-    return LinUCB(tracker=tracker, width=DiagonalWidth(), sigmas=3.0, seed=0), Crosses(
+    return LinUCB(tracker=tracker, width=DiagonalWidth(), sigmas=3.0, seed=0), UserArmCrosses(
         DIM, articles=ARTICLES, shared=True
     )
 

@@ -10,12 +10,12 @@ import math
 from typing import Any
 
 import numpy as np
-from driftls.actions import Sphere
-from driftls.policies.pege import PEGE, play
 
 from benchmarks.measure import Options, Table, mean, ratio, tell
 from driftls import paper
 from driftls.environments import LinearBandit
+from driftls.paper.actions import Sphere
+from driftls.paper.pege import PEGE, play
 from driftls.trackers import GD, RAW
 
 VARIANTS = {

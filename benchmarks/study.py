@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.measure import Options, Table, tell
 from driftls import fit as fits
 from driftls import parallel
-from driftls.features import UserFeatures
+from driftls.features import UserOnly
 from driftls.history import Reservoir
 from driftls.logs import read, synthetic_day, write_parquet
 from driftls.policies.registry import make
@@ -67,7 +67,7 @@ def fit(options: Options) -> Table:
             history = {"history": Reservoir(20_000)} if name == "flinucb-saga" else {}
             policy = make(name, 136, seed=0, **history)
             begin = time.process_time()
-            done = fits.fit(policy, paths, partial(fits.shown_rows, features=UserFeatures(136)), workers=1)
+            done = fits.fit(policy, paths, partial(fits.shown_rows, features=UserOnly(136)), workers=1)
             speed = done.rows / (time.process_time() - begin)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             rows.append([name, done.rows, speed, f"{alone / speed:.2f}x", peak])

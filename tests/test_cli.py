@@ -18,7 +18,7 @@ from driftls.environments import FreshContexts
 from driftls.errors import DriftlsError, InputError, MissingExtraError, SettingsError
 from driftls.paper import reproduce
 from driftls.run import Run, interval
-from driftls.simulate import simulate
+from driftls.simulation import simulate
 
 
 def driftls(*arguments, script=None, **environment):

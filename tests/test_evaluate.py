@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from driftls.errors import InputError, SettingsError
-from driftls.evaluate import Evaluation, evaluate
+from driftls.evaluation import Evaluation, evaluate
 from driftls.schedules import ridge
 from driftls.trackers import RAW, RLS
 

@@ -16,11 +16,11 @@ import pytest
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import Hashed, OuterProduct, UserArmCrosses, UserOnly
 from driftls.history import Growing
+from driftls.log_replay import replay
 from driftls.logs import Event, read, synthetic_day
 from driftls.logs.log import EventLog, Log
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.policies.registry import as_disjoint, make
-from driftls.replay import replay
 from driftls.trackers import CD, RAW, RLS, SAGA, Diagonal
 from driftls.widths import DiagonalWidth, ExactWidth
 
@@ -158,7 +158,7 @@ def make_random(seed=0):
 
 
 def test_replay_is_a_function_of_its_module(day):
-    import driftls.replay as module
+    import driftls.log_replay as module
 
     assert module.replay is replay
     assert type(module) is type(sys)

@@ -16,7 +16,7 @@ from driftls.errors import CorruptFileError, DimensionError, DivergenceError, Ne
 from driftls.history import Window
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.run import Run, interval
-from driftls.simulate import log_points, simulate
+from driftls.simulation import log_points, simulate
 from driftls.testing.policies import same_policy
 from driftls.trackers import CD, GD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from driftls.policies import Crossed, DisjointLinUCB, FixedPool, LinUCB
+from driftls.features import CrossedArms
+from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.trackers import CD, RLS, SAGA, Diagonal, Tracker
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 
@@ -31,24 +32,6 @@ class Bandit:
 
     def learn(self, arms: Any, k: int, reward: float) -> None:
         self.policy.learn(arms, reward, arm=k, ids=self.ids)
-
-
-class Pool:
-    """FixedPool, which knows its arms."""
-
-    def __init__(self, problem: Any, seed: int) -> None:
-        self.seed = seed
-        self.policy: Any = None
-
-    def prepare(self, given: Any) -> None:
-        if self.policy is None:
-            self.policy = FixedPool(given.arms, seed=self.seed)
-
-    def choose(self, given: None) -> Any:
-        return self.policy.choose()
-
-    def learn(self, given: None, k: int, reward: float) -> None:
-        self.policy.learn(reward, arm=k)
 
 
 class Articles:
@@ -84,7 +67,7 @@ class Crosses(Articles):
 
     def prepare(self, given: Any) -> Any:
         blocks = [self.block_of.setdefault(name, len(self.block_of)) for name in given.ids.tolist()]
-        return Crossed(given.user, blocks, self.blocks, shared=self.shared)
+        return CrossedArms(given.user, blocks, self.blocks, shared=self.shared)
 
     def choose(self, given: Any) -> Any:
         return self.policy.choose(given)
@@ -131,7 +114,6 @@ PLAYERS: dict[str, Any] = {
     "saga": _with(Bandit, make=_linucb(_saga, DiagonalWidth)),
     "diagonal": _with(Bandit, make=_linucb(lambda dim, seed: Diagonal(dim), DiagonalWidth)),
     "saga-phi": _with(Bandit, make=_linucb(_saga, PhiWidth)),
-    "pool": Pool,
     "disjoint": _with(Articles, make=lambda problem, seed: DisjointLinUCB(problem.dim, seed=seed)),
     "disjoint-saga": _with(
         Articles,

@@ -98,7 +98,6 @@ PLAYERS = {
         _ours("SAGA, diagonal widths", "saga", *SHARED),
         _ours("Diagonal, diagonal widths", "diagonal", *SHARED),
         _ours("SAGA, phi", "saga-phi", "fixed"),
-        _ours("FixedPool", "pool", "fixed"),
         _ours("DisjointLinUCB, default", "disjoint", "articles"),
         _ours("DisjointLinUCB, SAGA", "disjoint-saga", "articles"),
         _ours("LinUCB, crosses, SAGA", "crosses", "articles"),

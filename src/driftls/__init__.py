@@ -15,17 +15,18 @@ _WHERE = {
     "driftls.policies": ("DisjointLinUCB", "EnsembleTS", "Greedy", "LinTS", "LinUCB", "Random", "SharedPolicy"),
     "driftls.schedules": ("Normalised", "Power", "ridge"),
     "driftls.features": ("CrossedArms", "Features"),
-    "driftls.replay": ("replay",),
-    "driftls.simulate": ("simulate",),
-    "driftls.evaluate": ("evaluate",),
+    "driftls.log_replay": ("replay",),
+    "driftls.simulation": ("simulate",),
+    "driftls.evaluation": ("evaluate",),
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = ["__version__", *sorted(_MODULE_OF)]
 
 if TYPE_CHECKING:
-    from driftls.evaluate import evaluate as evaluate
+    from driftls.evaluation import evaluate as evaluate
     from driftls.features import CrossedArms as CrossedArms
     from driftls.features import Features as Features
+    from driftls.log_replay import replay as replay
     from driftls.policies import DisjointLinUCB as DisjointLinUCB
     from driftls.policies import EnsembleTS as EnsembleTS
     from driftls.policies import Greedy as Greedy
@@ -33,11 +34,10 @@ if TYPE_CHECKING:
     from driftls.policies import LinUCB as LinUCB
     from driftls.policies import Random as Random
     from driftls.policies import SharedPolicy as SharedPolicy
-    from driftls.replay import replay as replay
     from driftls.schedules import Normalised as Normalised
     from driftls.schedules import Power as Power
     from driftls.schedules import ridge as ridge
-    from driftls.simulate import simulate as simulate
+    from driftls.simulation import simulate as simulate
     from driftls.trackers import CD as CD
     from driftls.trackers import GD as GD
     from driftls.trackers import OLS as OLS

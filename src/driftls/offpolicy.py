@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from driftls.errors import InputError, SettingsError
 from driftls.estimates import Advice, Estimate, Weighted, advise, reward_bounds
 from driftls.features import FeatureMap, UserOnly
+from driftls.log_replay.arms import arms_of, features_for
 from driftls.logs import SyntheticDay, read
 from driftls.logs.events import Block, Floats, Ints
 from driftls.logs.log import Log
 from driftls.logs.shown import Logging, Showing
-from driftls.replay.arms import arms_of, features_for
 from driftls.schedules import ridge as total_ridge
 from driftls.trackers import RAW, RLS, SAGA, Tracker
 

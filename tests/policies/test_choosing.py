@@ -12,7 +12,7 @@ from driftls.environments import FixedArms, FreshContexts
 from driftls.errors import ConditioningWarning, InputError
 from driftls.inputs import Rows
 from driftls.policies import Greedy, LinUCB, SharedPolicy
-from driftls.simulate import simulate
+from driftls.simulation import simulate
 from driftls.testing.calls import rounds
 from driftls.testing.policies import played
 from driftls.trackers import CD, OLS, RAW, RLS, SAGA

@@ -10,7 +10,7 @@ from driftls import ridge
 from driftls.environments import FreshContexts
 from driftls.errors import DriftlsError, InputError
 from driftls.policies import EnsembleTS, Greedy, LinUCB, SharedPolicy
-from driftls.simulate import simulate
+from driftls.simulation import simulate
 from driftls.trackers import CD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 

@@ -70,8 +70,8 @@ def replay(
     """  # noqa: D301
     from msgspec.structs import replace
 
+    from driftls.log_replay import replay as run_replay
     from driftls.logs import read
-    from driftls.replay import replay as run_replay
     from driftls.run import described
 
     log = read(paths, on_error=on_error.value)

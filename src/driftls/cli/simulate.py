@@ -58,7 +58,7 @@ def simulate(
     """  # noqa: D301
     from driftls.errors import SettingsError
     from driftls.parallel import claim_folder
-    from driftls.simulate import simulate as play
+    from driftls.simulation import simulate as play
     from driftls.study.plan import Bandit
 
     names = list(dict.fromkeys(name.strip() for name in policy.split(",")))

@@ -9,10 +9,10 @@ from typing import Any, cast
 from msgspec import Struct
 
 from driftls.errors import DriftlsError
+from driftls.log_replay import METRICS, replay
 from driftls.parallel import Cached, Workers, key_of
-from driftls.replay import METRICS, replay
 from driftls.run import Run
-from driftls.simulate import simulate
+from driftls.simulation import simulate
 from driftls.study.plan import Bandit, Knobs, Problem, build
 
 __all__ = ["Task", "complete", "execute"]

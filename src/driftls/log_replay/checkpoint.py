@@ -15,8 +15,8 @@ from driftls.errors import FileFormatError, SettingsError
 from driftls.logs.events import Block
 
 if TYPE_CHECKING:
-    from driftls.replay.loop import Replay
-    from driftls.replay.player import PolicyReplay
+    from driftls.log_replay.loop import Replay
+    from driftls.log_replay.player import PolicyReplay
 
 __all__ = ["Checkpoint", "identity"]
 

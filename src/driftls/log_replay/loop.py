@@ -15,14 +15,14 @@ import numpy as np
 
 from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap, Hashed, OuterProduct
+from driftls.log_replay.arms import features_for, runs_of
+from driftls.log_replay.checkpoint import Checkpoint
+from driftls.log_replay.player import PolicyReplay
 from driftls.logs import SyntheticDay, read
 from driftls.logs.events import Block, Event
 from driftls.logs.log import Log
 from driftls.logs.shown import Logging, Showing
 from driftls.policies import Policy
-from driftls.replay.arms import features_for, runs_of
-from driftls.replay.checkpoint import Checkpoint
-from driftls.replay.player import PolicyReplay
 from driftls.run import Run, described
 
 __all__ = ["METRICS", "Plan", "Replay", "replay"]

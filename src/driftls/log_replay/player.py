@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from driftls.errors import DriftlsError
 from driftls.estimates import Estimate, Weighted, advise, mean_reward
 from driftls.features import FeatureMap, UserOnly
+from driftls.log_replay.arms import arms_of, arms_of_run, ids_of_run, play, runs_of
+from driftls.log_replay.shadow import tracking_errors, width_errors
 from driftls.logs.events import Block, Event
 from driftls.logs.shown import Logging
 from driftls.policies import Policy
-from driftls.replay.arms import arms_of, arms_of_run, ids_of_run, play, runs_of
-from driftls.replay.shadow import tracking_errors, width_errors
 
 __all__ = ["Matches", "PolicyReplay"]
 
