@@ -13,8 +13,7 @@ import numpy as np
 
 from benchmarks.measure import Options, Table, mean, ratio, tell
 from driftls import paper
-from driftls.environments import LinearBandit
-from driftls.paper.actions import Sphere
+from driftls.paper.actions import LinearBandit, Sphere
 from driftls.paper.pege import PEGE, play
 from driftls.trackers import GD, RAW
 
