@@ -140,7 +140,7 @@ BENCHMARKS = {
         "PEGE on the sphere: exact and fast variants",
         "pege:pege",
         ("variant", "regret", "over PEGE", "slope of log R_n, last tenfold"),
-        (*CORE, "actions.py", "environments.py", "paper*"),
+        (*CORE, "paper/actions.py", "environments.py", "paper*"),
     ),
     "lives": Benchmark(
         "long lives: ids that come and go, keys that wait, memory over many rounds",
