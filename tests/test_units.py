@@ -57,7 +57,7 @@ def test_powers_of_two_change_predictions_to_the_bit(name, layout, powers, rewar
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", ["RLS", "CD", "SAGA", "GD", "Diagonal"])
+@pytest.mark.parametrize("name", ["RLS", "OLS", "CD", "SAGA", "GD", "Diagonal"])
 def test_any_factor_and_shift_of_rewards_change_predictions_alike(name, layout):
     X, y = table(1, layout == "sparse")
     kind, factor = LAYOUTS[layout], 10.0 ** np.random.default_rng(2).uniform(-3, 3, DIM)

@@ -7,7 +7,7 @@ the rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j 
     sparse rows: m_j = 0,      v_j = S_j/N_j,                    x' = x/sqrt(v)
 
 A dense feature whose spread is below a thousandth of its size counts as constant. m and v are frozen between two
-*looks*, which come when n has grown by a quarter or a feature is suddenly three times as large as it was.
+*looks*, which come when n has grown by a quarter (by six tenths from 100 rows on) or a feature is suddenly three times as large as it was.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from driftls.kernels.units import JUMP
 from driftls.persistence import checked, expect
 
 Vector = NDArray[np.float64]
-GROWTH = 1.25
+GROWTH, LATER_GROWTH, LATER = 1.25, 1.6, 100.0  # of n until the next look, and from so many rows on
 CONSTANT = 1e-6  # of the mean square: less spread is none
-ENOUGH = 0.02  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
+ENOUGH = 0.05  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
 NUMBERS = ("n", "next_look", "constant", "offset", "rewards", "reward_sum", "reward_squares")
 ARRAYS = ("count", "squares", "sums", "mean", "unit", "limit")
 
@@ -53,6 +53,10 @@ class Change(NamedTuple):
         dim = self.scale.size
         if A.shape[0] == dim:  # no intercept: features are not centred
             return A * np.outer(self.scale, self.scale), b * self.scale
+        if (self.scale == 1.0).all() and not self.shift.any():  # the intercept alone: no product of matrices
+            ratio = np.ones(dim + 1)
+            ratio[dim] = self.after / self.before
+            return A * np.outer(ratio, ratio), (b - (self.offset / self.before) * A[:, dim]) * ratio
         T = np.zeros_like(A)
         T[np.arange(dim), np.arange(dim)] = self.scale
         T[:dim, dim] = self.shift / self.before
@@ -91,7 +95,7 @@ class Units:
         """New units from all that was seen; None where they are hardly others than the old ones (unless forced)."""
         frame, arrays = self.frame, self.arrays
         n, count = frame["n"], arrays["count"]
-        frame.set(asked=0, next_look=max(n + 1.0, np.ceil(GROWTH * n)))
+        frame.set(asked=0, next_look=max(n + 1.0, np.ceil((GROWTH if n < LATER else LATER_GROWTH) * n)))
         seen = (count > 0.0) & self.scale
         square = np.divide(arrays["squares"], count, out=np.ones(self.dim), where=seen)
         mean, spread = arrays["mean"].copy(), square.copy()

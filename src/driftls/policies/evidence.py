@@ -22,7 +22,7 @@ from driftls.trackers import RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, ExactWidth, Width
 
 FASTEST = 8.0  # a look changes a strength by this factor at most
-ENOUGH = 0.1  # a smaller relative change is not worth rewriting what was learned
+ENOUGH = 0.4  # of the logarithm: a smaller change is not worth rewriting what was learned
 
 
 class Strength(NamedTuple):

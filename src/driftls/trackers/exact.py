@@ -199,33 +199,37 @@ class RLS(Tracker):
 
     def _refactorise(self) -> bool:
         """inverse = A^-1 and theta = A^-1 b afresh, if A can be inverted without losing half of all digits."""
-        matrix, _ = self.sums()
-        diagonal = np.diag(matrix)
-        if not diagonal.min() > kernels.SMALLEST_ENTRY:
+        matrix, moment = self.sums()
+        if not np.diag(matrix).min() > kernels.SMALLEST_ENTRY or not self._invert(matrix, moment, SMALLEST_PIVOT):
             return False
-        units = 1.0 / np.sqrt(diagonal)
-        try:
-            factor = np.linalg.cholesky(units[:, None] * matrix * units)
-        except np.linalg.LinAlgError:
-            return False
-        if not np.diag(factor).min() ** 2 > SMALLEST_PIVOT:
-            return False
-        self._invert()
         self.frame["route"] = kernels.SHERMAN_MORRISON
         # and again when A is better: what it lost now would otherwise stay
-        self.frame["next_try"] = 2.0 * self.frame["entered"]
+        self.frame["next_try"] = 2.0 * self.frame["entered"] if self.frame["entered"] else NEVER
         return True
 
-    def _invert(self) -> None:
-        """inverse = A^-1 and theta = A^-1 b; the diagonal is scaled to 1, and kept from a pivot of exactly 0."""
-        matrix, moment = self.sums()
+    def _invert(self, matrix: Any = None, moment: Any = None, least: float = 0.0) -> bool:
+        """inverse = A^-1 and theta = A^-1 b, unless what is left of a feature given all others is below `least` of it.
+
+        The diagonal is scaled to 1, and kept from a pivot of exactly 0.
+        """
+        if matrix is None:
+            matrix, moment = self.sums()
         diagonal = np.diag(matrix)
         units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
         scaled = units[:, None] * matrix * units
         scaled[np.diag_indices(self.inner)] += LAST_DIGIT
-        inverse = units[:, None] * np.linalg.inv(scaled) * units
+        try:
+            inverse = np.linalg.inv(scaled)
+        except np.linalg.LinAlgError:
+            if least:
+                return False
+            raise
+        if least and not 0.0 < np.diag(inverse).max() * least < 1.0:
+            return False
+        inverse = units[:, None] * inverse * units
         self._state["inverse"][...] = 0.5 * (inverse + inverse.T)
         self._state["coords"][0] = self._state["inverse"] @ moment
+        return True
 
     def _tell(self) -> None:
         warnings.warn(
