@@ -41,7 +41,7 @@ def table(seed: int, sparse: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", TRACKERS)
+@pytest.mark.parametrize("name", [name for name in TRACKERS if name != "OLS"])  # which has no ridge to be measured
 @given(
     powers=st.lists(st.integers(-30, 30), min_size=DIM, max_size=DIM),
     reward=st.integers(-20, 20),

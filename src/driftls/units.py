@@ -7,7 +7,8 @@ the rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j 
     sparse rows: m_j = 0,      v_j = S_j/N_j,                    x' = x/sqrt(v)
 
 A dense feature whose spread is below a thousandth of its size counts as constant. m and v are frozen between two
-*looks*, which come when n has grown by a quarter (by six tenths from 100 rows on) or a feature is suddenly three times as large as it was.
+*looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a feature is suddenly three
+times as large as it was.
 """
 
 from __future__ import annotations
