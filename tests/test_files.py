@@ -284,7 +284,7 @@ def test_a_schedule_that_the_file_holds_is_not_to_be_supplied(saved):
 CHILD = """
 import sys
 import numpy as np
-from driftls.trackers import SAGA
+from driftls.trackers import RAW, SAGA
 X = np.random.default_rng(0).normal(size=(2000, 40))
 small = SAGA(40, steps=1, seed=0, **RAW).partial_fit(X[:7], np.ones(7))
 large = SAGA(40, steps=1, seed=0, **RAW).partial_fit(X, np.ones(2000))

@@ -180,7 +180,7 @@ def test_what_is_not_a_history_is_refused(history):
 )
 def test_a_history_that_a_tracker_cannot_use_is_refused(make_tracker, complaint):
     with pytest.raises(SettingsError, match=complaint):
-        make_tracker(**RAW)
+        make_tracker()
 
 
 @LAYOUTS

@@ -150,7 +150,7 @@ CHILD = """
 import sys
 import numpy as np, scipy.sparse as sp
 from driftls.history import Mapped
-from driftls.trackers import SAGA
+from driftls.trackers import RAW, SAGA
 from streams import as_layout, numbered, stream
 folder, layout = sys.argv[1:]
 X, y = stream(400, dim=8, density=0.7)
@@ -275,7 +275,7 @@ import numpy as np
 from driftls.errors import DriftlsError
 from driftls.history import Mapped
 from driftls.testing.trackers import same_snapshot
-from driftls.trackers import SAGA
+from driftls.trackers import RAW, SAGA
 import scipy.sparse as sp
 
 folder, kind = sys.argv[1], {"dense": np.array, "sparse": sp.csr_array}[sys.argv[2]]

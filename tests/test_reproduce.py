@@ -275,7 +275,7 @@ def numbers(value, path=""):
         return {place: n for key, each in value.items() for place, n in numbers(each, f"{path}/{key}").items()}
     if isinstance(value, list):
         return {place: n for k, each in enumerate(value) for place, n in numbers(each, f"{path}/{k}").items()}
-    return {} if isinstance(value, str) else {path: value}
+    return {} if value is None or isinstance(value, str) else {path: value}
 
 
 def test_the_numbers_are_those_that_were_stored(golden_run):

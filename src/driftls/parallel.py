@@ -333,7 +333,7 @@ def claim_folder(folder: str | os.PathLike[str], settings: Mapping[str, Any], *,
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     result = claim_folder(folder, {"dim": 3}) / "result"
     ...     _ = result.write_text("of three features")
-    ...     _ = claim_folder(folder, {"dim": 4})
+    ...     _ = claim_folder(folder, {"dim": 4})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     driftls.errors.SettingsError: ...: holds results of other settings (dim was 3, is 4). Pass another folder.
     """

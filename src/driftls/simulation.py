@@ -70,10 +70,10 @@ def simulate(
     """
     if engine not in ("compiled", "python"):
         raise SettingsError(f"engine must be 'compiled' or 'python', got {engine!r}.")
-    if not isinstance(policy, SharedPolicy) and engine == "compiled":
-        raise SettingsError(f'a {type(policy).__name__} has no compiled loop: pass engine="python".')
     if getattr(policy, "disjoint", False):
         raise SettingsError(f"a {type(policy).__name__} takes users, but the environment offers arms. Use one model.")
+    if not isinstance(policy, SharedPolicy) and engine == "compiled":
+        raise SettingsError(f'a {type(policy).__name__} has no compiled loop: pass engine="python".')
     if rounds < 1:
         raise SettingsError(f"rounds must be at least 1, got {rounds}.")
     if policy.dim != environment.dim:

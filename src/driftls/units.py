@@ -126,10 +126,11 @@ class Units:
 
     @property
     def reward_variation(self) -> float:
-        """The sum of squares of the rewards around their mean; 0 while no two of them differ."""
-        n, total, squares = (self.frame[name] for name in ("rewards", "reward_sum", "reward_squares"))
-        left = squares - total * total / n if n else 0.0
-        return float(left) if left > 1e-12 * squares else 0.0
+        """The sum of squares of the rewards around the offset from which they are learned; 0 while no two differ."""
+        n, total, squares, offset = (self.frame[name] for name in ("rewards", "reward_sum", "reward_squares", "offset"))
+        if not n or squares - total * total / n <= 1e-12 * squares:
+            return 0.0
+        return float(max(squares - 2.0 * offset * total + n * offset * offset, 0.0))
 
     def raw(self, theta: Vector) -> tuple[Vector, float]:
         """Coefficients and intercept in the caller's own units."""

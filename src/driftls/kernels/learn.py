@@ -208,6 +208,7 @@ def take(t: Any, rows: Any, i: int) -> float:
     if t.guard != 0:
         t.error2 += 0.01 * (error * error - t.error2)
         if not t.error2 <= RUNAWAY * t.max_y2:
+            t.error2 = min(t.error2, 1e300) if t.error2 == t.error2 else 1e300  # a number that a file can hold
             return float(DIVERGED)
     return float(ATTEND) if asked != 0.0 else 0.0
 

@@ -36,7 +36,7 @@ class Diagonal(StochasticTracker):
 
     Examples
     --------
-    >>> Diagonal(dim=2).partial_fit([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0]).theta
+    >>> Diagonal(dim=2, scale=False, intercept=False).partial_fit([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0]).theta
     array([0.5, 0.8])
     """
 

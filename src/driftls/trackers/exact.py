@@ -46,7 +46,7 @@ class RLS(Tracker):
 
     Examples
     --------
-    >>> tracker = RLS(dim=2, regularisation=ridge(1.0))
+    >>> tracker = RLS(dim=2, regularisation=ridge(1.0), scale=False, intercept=False)
     >>> tracker.partial_fit([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0]).theta
     array([0.5, 0.8])
     """
@@ -321,7 +321,7 @@ class OLS(RLS):
 
     Examples
     --------
-    >>> OLS(dim=2).partial_fit([[1.0, 1.0]], [2.0]).theta
+    >>> OLS(dim=2, intercept=False).partial_fit([[1.0, 1.0]], [2.0]).theta
     array([1., 1.])
     """
 
