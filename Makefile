@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check fuzz bench figures clean
+.PHONY: demo test check fuzz ir bench figures clean
 
 $(VENV)/.user: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,6 +26,11 @@ check: $(VENV)/.dev  ## style, types, import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+ir: $(VENV)/.dev  ## the kernels' LLVM IR that is shipped, so that a first result does not wait for the compiler; after an edit of kernels/
+	rm -rf src/driftls/kernels/ir .ir
+	DRIFTLS_CACHE_DIR=.ir $(BIN)/driftls warmup
+	mkdir src/driftls/kernels/ir && mv .ir/parts/*.ir src/driftls/kernels/ir && rm -rf .ir
 
 bench: $(VENV)/.dev  ## a round of ours, of exact methods and of other libraries, small; what else is measured: python -m benchmarks
 	$(BIN)/python -m benchmarks peers --quick
