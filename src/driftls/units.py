@@ -29,7 +29,7 @@ GROWTH, LATER_GROWTH, LATER = 1.25, 1.6, 100.0  # of n until the next look, and 
 CONSTANT = 1e-6  # of the mean square: less spread is none
 ENOUGH = 0.05  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
 NUMBERS = ("n", "next_look", "constant", "offset", "rewards", "reward_sum", "reward_squares")
-ARRAYS = ("count", "squares", "sums", "mean", "unit", "limit")
+ARRAYS = ("count", "squares", "sums", "means", "unit", "limit")
 
 
 class Change(NamedTuple):
@@ -99,7 +99,7 @@ class Units:
         frame.set(asked=0, next_look=max(n + 1.0, np.ceil((GROWTH if n < LATER else LATER_GROWTH) * n)))
         seen = (count > 0.0) & self.scale
         square = np.divide(arrays["squares"], count, out=np.ones(self.dim), where=seen)
-        mean, spread = arrays["mean"].copy(), square.copy()
+        mean, spread = arrays["means"].copy(), square.copy()
         if frame["centred"]:
             if n > 0.0:
                 mean = arrays["sums"] / n if self.scale else mean
@@ -111,10 +111,10 @@ class Units:
         offset = frame["reward_sum"] / frame["rewards"] if frame["rewards"] and self.intercept else frame["offset"]
         before = frame["constant"]
         after = before if constant is None else constant
-        change = Change(unit / arrays["unit"], (arrays["mean"] - mean) * unit, before, after, offset - frame["offset"])
+        change = Change(unit / arrays["unit"], (arrays["means"] - mean) * unit, before, after, offset - frame["offset"])
         if n > 64.0 and not force and self._small(change):
             return None
-        arrays["unit"][:], arrays["mean"][:] = unit, mean
+        arrays["unit"][:], arrays["means"][:] = unit, mean
         frame.set(constant=after, offset=offset)
         return change
 
@@ -136,7 +136,7 @@ class Units:
         """Coefficients and intercept in the caller's own units."""
         coefficients = theta[: self.dim] * self.arrays["unit"]
         constant = theta[self.dim] * self.frame["constant"] if theta.size > self.dim else 0.0
-        return coefficients, float(self.frame["offset"] + constant - coefficients @ self.arrays["mean"])
+        return coefficients, float(self.frame["offset"] + constant - coefficients @ self.arrays["means"])
 
     def snapshot(self) -> tuple[dict[str, float], dict[str, Vector]]:
         """Numbers and arrays, for a file."""

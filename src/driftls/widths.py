@@ -22,14 +22,14 @@ import numpy as np
 
 from driftls.draws import Draws
 from driftls.errors import SettingsError
-from driftls.kernels import phi, phi_cd, sampling, score
+from driftls.kernels import centred, phi, phi_cd, sampling, score
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import ridge
 from driftls.trackers import CD, RLS, Tracker
-from driftls.width_states import DiagonalState, EnsembleState, ExactState, PhiState, SampleState, WidthState
+from driftls.width_states import CentredState, DiagonalState, EnsembleState, ExactState, PhiState, SampleState, WidthState
 
-__all__ = ["DiagonalWidth", "EnsembleWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
+__all__ = ["CentredWidth", "DiagonalWidth", "EnsembleWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
 
 LARGEST_DIM = 30_000
 FIRST_PRODUCTS = 64  # arms
@@ -150,6 +150,30 @@ class DiagonalWidth(Width):
             spread=np.zeros(tracker.inner),
         )
         state.keep_spread()
+        return state
+
+
+class CentredWidth(Width):
+    """Diagonal width around the mean of a model's rows, with its intercept known exactly; for one model an arm.
+
+    How often an arm was shown decides how sure we are of its mean reward, and each feature by itself how sure we are of
+    what is special to a user: sqrt(1/(n + lambda0) + sum c_j (x_j - mean_j)^2). O(nnz) an arm and a row.
+    """
+
+    def _state(self, tracker: Tracker, slots: int) -> WidthState:
+        refuse_window(tracker)
+        if not tracker.intercept:
+            raise SettingsError("CentredWidth needs a tracker with an intercept. Build it with intercept=True.")
+        state = CentredState(
+            tracker,
+            {"score": centred.centred_score, "width2": centred.centred_width2, "enter": centred.centred_enter},
+            arrays={"squares": np.zeros(tracker.inner), "sums": np.zeros(tracker.inner)},
+            scale=1.0,
+            discount=discount_of(tracker),
+            ridge=constant_ridge(tracker),
+            share=np.zeros(tracker.inner),
+        )
+        state.sum_up()
         return state
 
 

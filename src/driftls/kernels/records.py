@@ -32,7 +32,7 @@ ROWS = record(
 # Units of features (units.py): for each, how often it was not 0, sums of squares and values, and, frozen between two
 # looks, mean, unit and the largest square that asks for no look. dim is how many there are, and the intercept's index.
 UNITS = record(
-    "address dim centred intercept asked count squares sums mean unit limit",
+    "address dim centred intercept asked count squares sums means unit limit",
     "n next_look constant offset rewards reward_sum reward_squares",
 )
 
@@ -93,9 +93,10 @@ WIDTH = record(
     """
     tape tape_size cursor
     """
-    # diagonal: sums of squares, and 1/(ridge + s_j); exact: products, for so many arms there is room, BLAS
+    # diagonal: sums of squares, and 1/(ridge + s_j); centred: sums, and what each feature adds to Q (kernels/centred.py);
+    # exact: products, for so many arms there is room, BLAS
     """
-    dim squares spread products room blas
+    dim squares spread sums share products room blas
     """
     # arms that recur, by slot: for how many there is room, which are in use, their non-zeros and features. What slot or
     # member m has of feature j lies at m line + j stride; stride 0: dense rows, feature j at j
@@ -119,7 +120,7 @@ WIDTH = record(
     member clamped
     """,
     """
-    ridge scale discount step_scale last_step entered n
+    ridge scale discount step_scale last_step entered n prior rest
     """,
 )
 
@@ -142,7 +143,7 @@ POLICY = record(
     """
     # scores across the arms of a pool: a line a feature (or pair of features), a column an arm
     """
-    table table_score table_learned table_theta table_square table_width2 table_stamps table_ring table_work
+    table table_score table_learned table_theta table_square table_cross table_rest table_width2 table_stamps table_ring table_work
     table_places table_lanes table_lines table_features
     """
     # what the last call says: why it came back, which row, which model, at which position in the pool

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from driftls.policies.model import Model
 from driftls.trackers import RLS, SAGA, Tracker
-from driftls.widths import DiagonalWidth, ExactWidth, Width
+from driftls.width_states import CentredState
+from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, Width
 
 FASTEST = 8.0  # a look changes a strength by this factor at most
 ENOUGH = 0.4  # of the logarithm: a smaller change is not worth rewriting what was learned
@@ -43,9 +44,9 @@ def can_adapt(tracker: Tracker, width: Width) -> bool:
         return False
     if isinstance(tracker, RLS):
         return (
-            isinstance(width, ExactWidth) and tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
+            isinstance(width, ExactWidth | CentredWidth) and tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
         )
-    return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth)
+    return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth | CentredWidth)
 
 
 def prior_variance(model: Model) -> NDArray[np.float64]:
@@ -53,6 +54,8 @@ def prior_variance(model: Model) -> NDArray[np.float64]:
     if isinstance(model.tracker, RLS):
         return model.tracker.variances()
     state = model.width
+    if isinstance(state, CentredState):
+        return state.variances()
     return np.asarray(1.0 / (state.frame["ridge"] + state.frame["scale"] * state.arrays["squares"]))
 
 

@@ -214,21 +214,24 @@ class RLS(Tracker):
         """
         if matrix is None:
             matrix, moment = self.sums()
-        diagonal = np.diag(matrix)
+        seen = np.flatnonzero(self._state["gram"].any(axis=0))  # the rest of the matrix is the ridge alone
+        diagonal = np.diag(matrix).copy()
         units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-        scaled = units[:, None] * matrix * units
-        scaled[np.diag_indices(self.inner)] += LAST_DIGIT
+        scaled = (units[:, None] * matrix * units)[np.ix_(seen, seen)]
+        scaled[np.diag_indices(seen.size)] += LAST_DIGIT
         try:
-            inverse = np.linalg.inv(scaled)
+            block = np.linalg.inv(scaled)
         except np.linalg.LinAlgError:
             if least:
                 return False
             raise
-        if least and not 0.0 < np.diag(inverse).max() * least < 1.0:
+        if least and not 0.0 < np.diag(block).max(initial=1.0) * least < 1.0:
             return False
-        inverse = units[:, None] * inverse * units
-        self._state["inverse"][...] = 0.5 * (inverse + inverse.T)
-        self._state["coords"][0] = self._state["inverse"] @ moment
+        inverse = self._state["inverse"]
+        inverse[...] = 0.0
+        np.fill_diagonal(inverse, units**2)
+        inverse[np.ix_(seen, seen)] = units[seen, None] * (0.5 * (block + block.T)) * units[seen]
+        self._state["coords"][0] = inverse @ moment
         return True
 
     def _tell(self) -> None:
