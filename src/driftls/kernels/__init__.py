@@ -7,7 +7,7 @@ from importlib import import_module
 from driftls.kernels.parts import INTERPRET, PARTS, Part
 
 MODULES = (
-    *("rows", "units", "learn", "gd", "sag", "svrg", "exact", "cd", "diagonal"),
+    *("rows", "units", "learn", "gd", "sag", "cg", "svrg", "exact", "cd", "diagonal"),
     *("score", "centred", "phi", "phi_cd", "sampling", "table", "choose"),
 )
 __all__ = ["INTERPRET", "MODULES", "Part", "all_parts"]

@@ -65,7 +65,10 @@ def likeliest(models: Sequence[Model], now: Strength, first: Strength, sigma2: f
     for model in models:
         theta, free = model.tracker.coefficients(), 1.0 - now.ridge * prior_variance(model)
         dim = model.tracker.dim
-        gamma += float(np.clip(free[:dim], 0.0, 1.0).sum())
+        if isinstance(model.tracker, SAGA):
+            gamma += float(np.clip(model.tracker.free(), 0.0, dim)) if len(model.tracker) else 0.0
+        else:
+            gamma += float(np.clip(free[:dim], 0.0, 1.0).sum())
         size += float(theta[:dim] @ theta[:dim])
         if theta.size > dim:
             gamma0 += float(np.clip(free[dim], 0.0, 1.0))

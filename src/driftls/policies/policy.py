@@ -243,7 +243,9 @@ class Policy(Saveable):
                 if moved and strength is not None:
                     model.width.set_ridge(strength.ridge)
                 model.width.change_units(change)
-            self._models_changed()
+        for model in models:
+            model.tracker.settle()
+        self._models_changed()
         if self._first is not None:  # the noise, as the model of all rewards sees it
             left = units.reward_variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
             self.frame["errors"] = max(left, 0.0) if units.reward_variation else 0.0

@@ -258,6 +258,9 @@ class Tracker(Saveable):
         if change is not None:
             self.change_units(change)
 
+    def settle(self) -> None:
+        """A policy has taken a look: come closer to the target, where that is cheap now."""
+
     def change_units(self, change: Change) -> None:
         """Rewrite the state, which is linear in the rows, and the rows held, in new units."""
         raise AssertionError(f"{type(self).__name__} cannot change its units")

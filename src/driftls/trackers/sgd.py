@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +13,7 @@ from driftls.draws import Seed
 from driftls.errors import SettingsError
 from driftls.history import Growing, History
 from driftls.inputs import as_rows
-from driftls.kernels import gd, sag, svrg
+from driftls.kernels import cg, gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import Normalised, ridge
@@ -19,6 +21,7 @@ from driftls.trackers.base import MOST_STEPS, Tracker, flag, whole_number
 from driftls.trackers.exact import RLS, plain
 from driftls.units import Change
 
+SWEEPS = 8  # conjugate gradient steps at a look
 STEPS = 8  # more steps track closer, at a cost in proportion
 AVERAGING = {None: gd.LAST, "polyak": gd.POLYAK, "tail": gd.TAIL}
 
@@ -317,11 +320,49 @@ class _TableTracker(StochasticTracker):
     def attend(self) -> None:
         self._sum_gradients(self._state["residual"][: len(self.history)])
 
-    def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
-        residual = X @ theta - y
-        self._state["residual"][: len(y)] = residual
-        self._state["coords"][:2] = theta, X.T @ residual
-        self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
+    def change_units(self, change: Change) -> None:
+        theta = change.theta(self.coefficients())
+        self.history.change_units(change)
+        self._target = None
+        self._state["coords"][0] = theta
+        self._polish()
+
+    def look(self, constant: float | None = None) -> None:
+        super().look(constant)
+        self.settle()
+
+    def settle(self) -> None:
+        """A few conjugate gradient steps over the rows held: at a look, when they are read anyway."""
+        self._state["coords"][0] = self.coefficients()
+        self._polish(SWEEPS)
+
+    def _polish(self, sweeps: int = 0) -> float:
+        with self._scratch():
+            return cg.polish(self.frame.address, sweeps, len(self.history))
+
+    @contextmanager
+    def _scratch(self) -> Iterator[NDArray[np.float64]]:
+        """Room for conjugate gradients, and the total ridge over the rows held."""
+        held, history = len(self.history), self.history
+        count = held if history.kind == WINDOW else len(self)
+        self.frame["ridge"] = held * self.regularisation(max(count, 1))  # type: ignore[operator]
+        self.frame["scratch"] = scratch = np.empty((5, self.inner))
+        yield scratch
+        self.frame["scratch"] = 0
+        del self.frame.arrays["scratch"]
+
+    def explained(self) -> float:
+        with self.lock:
+            self._state["coords"][0] = self.coefficients()
+            return self._polish() * (len(self) / max(len(self.history), 1))
+
+    def free(self) -> float:
+        """Effective degrees of freedom of the coefficients, sum_j (1 - ridge M_jj), from one probe with random signs."""
+        signs = np.random.default_rng(len(self)).integers(0, 2, self.inner) * 2.0 - 1.0
+        signs[self.dim :] = 0.0
+        with self.lock, self._scratch() as scratch:
+            scratch[1] = signs
+            return self.dim - self.frame["ridge"] * cg.trace(self.frame.address, 2 * SWEEPS, len(self.history))
 
     def stand_at(
         self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], n: int, max_norm2: float, max_y2: float
