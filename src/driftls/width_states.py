@@ -93,7 +93,6 @@ class WidthState:
             self._restored()
         if "entered" in self.numbers:
             self.frame.set(entered=n, n=n)
-            self.arrays["doubts"][...] = 1.0
 
     def change_units(self, change: Change) -> None:
         """The tracker's features are measured in other units from now on."""
@@ -198,10 +197,13 @@ class DiagonalState(WidthState):
 
     numbers = ("scale", "ridge")
 
+    def variances(self) -> NDArray[np.float64]:
+        """The diagonal of (A + ridge I)^-1, as if A were diagonal."""
+        return np.asarray(1.0 / (self.frame["ridge"] + self.frame["scale"] * self.arrays["squares"]))
+
     def keep_spread(self) -> None:
         """1/(ridge + s_j) afresh; where rows are discounted, kernels do not read it."""
-        spread, squares = self.frame.arrays["spread"], self.arrays["squares"]
-        spread[:] = 1.0 / (self.frame["ridge"] + self.frame["scale"] * squares)
+        self.frame.arrays["spread"][:] = self.variances()
 
     def set_ridge(self, total: float) -> None:
         self.frame["ridge"] = total
@@ -263,10 +265,6 @@ class CentredState(WidthState):
         f[:] = change.scale * f + n * change.shift
         self.sum_up()
 
-    def stand_at(self, squares: NDArray[np.float64], n: int) -> None:
-        """Sums are what the tracker's rows have them."""
-        raise SettingsError("not yet")
-
     def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
         refuse(not (numbers["ridge"] > 0.0 and numbers["scale"] > 0.0), "ridge")
         refuse((arrays["squares"] < 0.0).any(), "squares")
@@ -293,28 +291,6 @@ class PhiState(WidthState):
         refuse((drawn < 0).any() or (numbers["n"] > 0.0 and (drawn >= held).any()), "drawn")
         refuse((arrays["squares"] < 0.0).any(), "squares")
         refuse(not (arrays["P"][live] > 0.0).all(), "P")
-        refuse(((arrays["doubts"] < 0.0) | (arrays["doubts"] > 1.0)).any(), "doubts")
-
-
-class EnsembleState(WidthState):
-    """Members that learn noise."""
-
-    numbers = ("member",)
-
-    def begin(self, draws: Draws) -> None:
-        """Each copy starts at a sample of the prior N(0, I/ridge)."""
-        start = self.arrays["start"]
-        u = draws.take(2 * start.size).reshape(2, *start.shape)
-        start[...] = np.sqrt(-2.0 * np.log(1.0 - u[0])) * np.cos(2.0 * np.pi * u[1]) / np.sqrt(self.frame["ridge"])
-        self.arrays["phi"][...] = start
-        self._restored()
-
-    def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
-        member = numbers["member"]
-        refuse(member != int(member) or member >= len(self.arrays["phi"]), "member")
-
-    def _restored(self) -> None:
-        self.frame["direction"] = self.arrays["phi"][int(self.frame["member"])]
 
 
 class SampleState(WidthState):

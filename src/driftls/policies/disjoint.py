@@ -28,9 +28,11 @@ from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.base import whole_number
 from driftls.units import Units
-from driftls.widths import DiagonalWidth, ExactWidth, Width
+from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, Width
 
 EXACT_UP_TO = 200  # features: two matrices a model, 640 kB
+MOST_PRODUCTS = 2_000_000  # a choice: of exact widths for dense users, arms times features squared
+FIRST_RIDGE = 4.0  # lambda, of features in units of their spread, before anything is known
 TAPE = 256  # draws that a model has ready at a time
 TABLE_FROM = 8  # choices among the same arms in a row
 
@@ -45,8 +47,9 @@ class DisjointLinUCB(Policy):
     tracker : Tracker, optional
         An unused tracker, of which each arm gets a fresh copy.
     width : Width, optional
-        Of each model; `DiagonalWidth()` for a tracker that is given. Without both, `reason` says what was taken: exact
-        up to 200 features, else `SAGA` with diagonal widths; ridges from the data, pooled over arms.
+        Of each model; by default `CentredWidth()`, for a tracker without an intercept `DiagonalWidth()`. Without
+        both, they are chosen at the first user, and `reason` says why: `RLS` up to 200 features, else `SAGA`; exact
+        widths for dense users and few arms, else centred ones; ridges from the data, pooled over arms.
     kappa, sigmas, epsilon
         As for `LinUCB`, 1.5 standard deviations by default; the noise is estimated over all arms together.
     most_arms : int
@@ -81,25 +84,20 @@ class DisjointLinUCB(Policy):
     ) -> None:
         dim = whole_number(dim, "dim", 1)
         self.reason = "given: tracker and width were chosen by the caller"
-        auto = tracker is None and width is None
-        if auto:
-            exact = dim <= EXACT_UP_TO
-            cost = "is affordable" if exact else "is too slow"
-            self.reason = f"{'exact' if exact else 'fast'}: with {dim} features a {dim} x {dim} matrix an arm {cost}"
-            tracker = RLS(dim) if exact else SAGA(dim)
-            width = ExactWidth() if exact else DiagonalWidth()
-        tracker = SAGA(dim) if tracker is None else tracker
+        self._auto = tracker is None and width is None
+        if self._auto:
+            self.reason = "open: tracker and width are chosen when the first user is here"
+        tracker = (RLS(dim) if dim <= EXACT_UP_TO else SAGA(dim)) if tracker is None else tracker
         if tracker.dim != dim or len(tracker):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
         if isinstance(tracker.history, Mapped):
             raise SettingsError("every arm has a history of its own, and a Mapped folder serves one. Use Growing().")
         self._seeds = generator_of(seed)
         own = self._seeds.spawn(1)[0]
-        width = DiagonalWidth() if width is None else width
+        if width is None:
+            width = CentredWidth() if tracker.intercept else DiagonalWidth()
         super().__init__(dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own)
         self.tracker, self.most_arms = tracker, whole_number(most_arms, "most_arms", 1)
-        if auto and can_adapt(tracker, width):
-            self.strength = self._first = Strength(1.0)
         self._index = ArmIndex(self.most_arms)
         self._units: Units | None = None
         self._pool: list[Hashable] = []
@@ -132,7 +130,7 @@ class DisjointLinUCB(Policy):
                 key = self.keys.new(key)
             names = self._names(ids)
             mask = None if allowed is None else allowed_arms(allowed, len(names))
-            self._take_user(user)
+            self._take_user(user, len(names))
             self._offer(names)
             chosen = self._chosen(len(names), allowed=mask)
             self._rounds += 1
@@ -168,7 +166,7 @@ class DisjointLinUCB(Policy):
                 if names is not self._pool:
                     position = self._positions.get(name, -1)
             slot = self._known(name)
-            self._take_user(user)
+            self._take_user(user, 1)
             self._stage.y[0] = value
             self._learn_row(0, slot, position)
             if key is not None:
@@ -199,7 +197,7 @@ class DisjointLinUCB(Policy):
                 return np.zeros(0, dtype=np.int64)
             rewards, shown = rewards_of(rewards, shown, count, len(names))
             look_at(rows, self.rows_called)
-            self._start(not isinstance(rows, np.ndarray))
+            self._start(not isinstance(rows, np.ndarray), len(names))
             self._stage.take(rows)
             self._offer(names, looked_at=True)
             if not self._table.filled and count * 256 >= PAYS_AFTER * self.dim:
@@ -214,7 +212,7 @@ class DisjointLinUCB(Policy):
             name = plain_id(name)
             if name in self._index.slot_of:
                 raise SettingsError(f"arm id {name!r} has a model already: a warm start is for a new one.")
-            self._start(sparse)
+            self._start(sparse, 1)
             model = self._fresh_model()
             self._leave_pool()  # one of its arms may give way
             self._put_model(self._index.open(name), model)
@@ -253,7 +251,7 @@ class DisjointLinUCB(Policy):
     def _question(self, user: Any, ids: Any) -> int:
         names = self._names(ids)
         slots = [self._known(name) for name in names]
-        self._take_user(user)
+        self._take_user(user, len(names))
         self._room(len(names))
         self._slots[: len(names)] = slots
         return len(names)
@@ -286,20 +284,39 @@ class DisjointLinUCB(Policy):
             raise InputError(f"a user must be one row, got {rows.shape[0]}.")
         return rows
 
-    def _take_user(self, user: Any) -> None:
+    def _take_user(self, user: Any, arms: int) -> None:
         """Copy a user to where kernels read it; the first one decides whether users are dense or sparse."""
         if self._stage.sparse is not None and self._stage.take_row(user):
             return
         rows = self._one(user)
         if self._stage.sparse is None:
             look_at(rows, self.rows_called)
-            self._start(not isinstance(rows, np.ndarray))
+            self._start(not isinstance(rows, np.ndarray), arms)
         self._stage.take(rows)
 
-    def _start(self, sparse: bool) -> None:
+    def _start(self, sparse: bool, arms: int) -> None:
         """The first user is here: dense or sparse, from now on."""
         if self._stage.sparse is None:
+            if self._auto:
+                self._decide(sparse, arms)
             self._start_rows(sparse)
+
+    def _decide(self, sparse: bool, arms: int) -> None:
+        """Choose tracker and width: what is exact where that is affordable, and no worse than exact where it is not."""
+        dim = self.dim
+        exact = not sparse and dim <= EXACT_UP_TO and arms * dim * dim <= MOST_PRODUCTS
+        self.tracker = RLS(dim) if dim <= EXACT_UP_TO else SAGA(dim)
+        self.width = ExactWidth() if exact else CentredWidth()
+        kind = "sparse" if sparse else "dense"
+        if exact:
+            self.reason = f"exact: {dim} dense features and {arms} arms, for which exact widths are affordable"
+        elif dim <= EXACT_UP_TO:
+            self.reason = f"fast: {dim} {kind} features and {arms} arms: exact models, with centred diagonal widths"
+        else:
+            self.reason = f"fast: {dim} {kind} features, too many for a matrix an arm: SAGA, with centred diagonal widths"
+        self._auto = False
+        if can_adapt(self.tracker, self.width):
+            self.strength = self._first = Strength(FIRST_RIDGE)
 
     def _room(self, arms: int) -> None:
         if arms > self._slots.size:
@@ -382,6 +399,7 @@ class DisjointLinUCB(Policy):
                 "sparse": self._stage.sparse,
                 "most_arms": self.most_arms,
                 "reason": self.reason,
+                "auto": self._auto,
                 "ids": self._index.header(),
                 "models": [],
             }
@@ -405,10 +423,10 @@ class DisjointLinUCB(Policy):
         weights = {name: value for name, value in header["weights"].items() if value is not None}
         weights |= {"width": width_of(header), "most_arms": whole(header, "most_arms")}
         made = cls(tracker.dim, tracker=tracker, **weights)
-        made.reason = str(header["reason"])
+        made.reason, made._auto = str(header["reason"]), bool(header["auto"])
         made._seeds = seeds_of(header["seeds"])
         if header["sparse"] is not None:
-            made._start(bool(header["sparse"]))
+            made._start(bool(header["sparse"]), 1)
             if made._units is not None:
                 made._units.restore(header["units"], group(arrays, "units."))
         made._index.restore(header["ids"])

@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driftls.policies.model import Model
 from driftls.trackers import RLS, SAGA, Tracker
-from driftls.width_states import CentredState
+from driftls.width_states import WidthState
 from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, Width
 
 FASTEST = 8.0  # a look changes a strength by this factor at most
@@ -49,29 +48,22 @@ def can_adapt(tracker: Tracker, width: Width) -> bool:
     return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth | CentredWidth)
 
 
-def prior_variance(model: Model) -> NDArray[np.float64]:
-    """The diagonal of M: exactly from the inverse, or as if A were diagonal."""
-    if isinstance(model.tracker, RLS):
-        return model.tracker.variances()
-    state = model.width
-    if isinstance(state, CentredState):
-        return state.variances()
-    return np.asarray(1.0 / (state.frame["ridge"] + state.frame["scale"] * state.arrays["squares"]))
+def intercept_variance(tracker: Tracker, width: WidthState) -> float:
+    """The last entry of M's diagonal: exactly from the inverse, or as the width has it."""
+    if isinstance(tracker, RLS):
+        return float(tracker.inverse_entry(tracker.dim))
+    return float(width.variances()[tracker.dim])  # type: ignore[attr-defined]
 
 
 def likeliest(models: Sequence[Model], now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
     """The next strengths; `both`: the intercept's too."""
     gamma = gamma0 = size = size0 = 0.0
-    for model in models:
-        theta, free = model.tracker.coefficients(), 1.0 - now.ridge * prior_variance(model)
-        dim = model.tracker.dim
-        if isinstance(model.tracker, SAGA):
-            gamma += float(np.clip(model.tracker.free(), 0.0, dim)) if len(model.tracker) else 0.0
-        else:
-            gamma += float(np.clip(free[:dim], 0.0, 1.0).sum())
+    for tracker, width in models:
+        theta, dim = tracker.coefficients(), tracker.dim
+        gamma += tracker.freedom()  # type: ignore[attr-defined]
         size += float(theta[:dim] @ theta[:dim])
-        if theta.size > dim:
-            gamma0 += float(np.clip(free[dim], 0.0, 1.0))
+        if both and theta.size > dim:
+            gamma0 += float(np.clip(1.0 - now.ridge * intercept_variance(tracker, width), 0.0, 1.0))
             size0 += float((now.constant * theta[dim]) ** 2)
     ridge = (gamma + 1.0) / (size / sigma2 + 1.0 / first.ridge)
     intercept = (gamma0 + 1.0) / (size0 / sigma2 + 1.0 / first.intercept) if both else now.intercept

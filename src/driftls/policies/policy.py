@@ -35,7 +35,7 @@ from driftls.widths import Width
 
 FIRST_ARMS = 16
 LANES = 8  # arms that are scored at once: lines of a table are filled up to a multiple
-NUMBERS = ("errors", "learned", "probability", "look")
+NUMBERS = ("errors", "learned", "probability")
 
 
 class Policy(Saveable):
@@ -58,7 +58,6 @@ class Policy(Saveable):
         self._draws = Draws(seed, max(TAPE, 8 * self._need))
         self.frame = Frame(POLICY)
         self._position = self.frame.fields["position"]
-        self._looks = False  # whether something is estimated from the data now and then
         self.frame.set(
             kappa=0.0 if kappa is None else kappa,
             sigmas=sigmas if kappa is None else 0.0,
@@ -189,8 +188,6 @@ class Policy(Saveable):
                 break
             else:
                 raise self._fault(int(status))
-        if self._looks:
-            self._look()
         if self.units is not None and self.units.asked:
             self._look_at_units()
 
@@ -243,15 +240,12 @@ class Policy(Saveable):
                 if moved and strength is not None:
                     model.width.set_ridge(strength.ridge)
                 model.width.change_units(change)
-        for model in models:
-            model.tracker.settle()
-        self._models_changed()
+        settled = [model.tracker.settle() for model in models]
+        if change is not None or any(settled):
+            self._models_changed()
         if self._first is not None:  # the noise, as the model of all rewards sees it
             left = units.reward_variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
             self.frame["errors"] = max(left, 0.0) if units.reward_variation else 0.0
-
-    def _look(self) -> None:
-        """Where something is estimated from the data now and then, and it is time to: do so."""
 
     def _fault(self, status: int) -> Exception:
         row = f"{self.rows_called} {self.frame['fault_row']}" if self.rows_called == "arm" else self.rows_called
@@ -279,8 +273,6 @@ class Policy(Saveable):
                     self._look_at_units()
                 elif status not in (0, LOOK):
                     raise self._fault(int(status))
-                if self._looks:
-                    self._look()
         finally:
             self._rounds += at
             for name in ("rewards", "shown", "chosen", "first_arm"):

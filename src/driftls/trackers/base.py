@@ -258,8 +258,9 @@ class Tracker(Saveable):
         if change is not None:
             self.change_units(change)
 
-    def settle(self) -> None:
-        """A policy has taken a look: come closer to the target, where that is cheap now."""
+    def settle(self) -> bool:
+        """A policy has taken a look: come closer to the target, where that is cheap now; whether theta has moved."""
+        return False
 
     def change_units(self, change: Change) -> None:
         """Rewrite the state, which is linear in the rows, and the rows held, in new units."""

@@ -185,10 +185,16 @@ class RLS(Tracker):
         with self.lock:
             return float(self.frame["scale"] * (self._state["moment"] @ self._state["coords"][0]))
 
-    def variances(self) -> NDArray[np.float64]:
-        """The diagonal of (A + ridge I)^-1."""
+    def inverse_entry(self, j: int) -> float:
+        """Entry j of the diagonal of (A + ridge I)^-1."""
         with self.lock:
-            return np.diag(self._state["inverse"]).copy()
+            return float(self._state["inverse"][j, j])
+
+    def freedom(self) -> float:
+        """Effective degrees of freedom of the coefficients, sum_j (1 - ridge M_jj), where M = (A + ridge I)^-1."""
+        with self.lock:
+            free = 1.0 - self.frame["ridge_now"] * np.diag(self._state["inverse"])[: self.dim]
+            return float(np.clip(free, 0.0, 1.0).sum())
 
     def set_ridge(self, schedule: Any, *, rewrite: bool = True) -> None:
         super().set_ridge(schedule)

@@ -72,11 +72,6 @@ class StochasticTracker(Tracker):
         """Stand at theta, over these rows, whose units have changed."""
         raise NotImplementedError
 
-    def explained(self) -> float:
-        """b . theta: how much of the sum of squared rewards the model accounts for, from the rows held."""
-        X, y = self.history.matrix()
-        return float(y @ (X @ self.coefficients())) * (len(self) / len(y)) if len(y) else 0.0
-
     def _sum_gradients(self, residual: NDArray[np.float64]) -> None:
         """g = sum_i residual_i x_i afresh: what a large row that has left did to the last digits leaves with it."""
         X, _ = self.history.matrix()
@@ -314,6 +309,8 @@ class _TableTracker(StochasticTracker):
             intercept=intercept,
         )
 
+        self._settled_at, self._accounted = 0, 0.0
+
     def _allocate(self) -> dict[str, NDArray[Any]]:
         return {"residual": np.zeros(int(self.history.frame["count"]))}
 
@@ -324,45 +321,53 @@ class _TableTracker(StochasticTracker):
         theta = change.theta(self.coefficients())
         self.history.change_units(change)
         self._target = None
-        self._state["coords"][0] = theta
-        self._polish()
+        self._polish(theta, 0)
 
     def look(self, constant: float | None = None) -> None:
         super().look(constant)
         self.settle()
 
-    def settle(self) -> None:
-        """A few conjugate gradient steps over the rows held: at a look, when they are read anyway."""
-        self._state["coords"][0] = self.coefficients()
-        self._polish(SWEEPS)
+    def settle(self) -> bool:
+        """A few conjugate gradient steps over the rows held, if there are new ones; `look` says when."""
+        with self.lock:
+            if self._settled_at == len(self):
+                return False
+            self._polish(self.coefficients(), SWEEPS)
+            self._settled_at = len(self)
+            return True
 
-    def _polish(self, sweeps: int = 0) -> float:
+    def _polish(self, theta: NDArray[np.float64], sweeps: int) -> None:
+        self._state["coords"][0] = theta
         with self._scratch():
-            return cg.polish(self.frame.address, sweeps, len(self.history))
+            self._accounted = cg.polish(self.frame.address, sweeps, len(self.history))
 
     @contextmanager
     def _scratch(self) -> Iterator[NDArray[np.float64]]:
         """Room for conjugate gradients, and the total ridge over the rows held."""
-        held, history = len(self.history), self.history
-        count = held if history.kind == WINDOW else len(self)
+        held = len(self.history)
+        count = held if self.history.kind == WINDOW else len(self)
         self.frame["ridge"] = held * self.regularisation(max(count, 1))  # type: ignore[operator]
         self.frame["scratch"] = scratch = np.empty((5, self.inner))
-        yield scratch
-        self.frame["scratch"] = 0
-        del self.frame.arrays["scratch"]
+        try:
+            yield scratch
+        finally:
+            self.frame["scratch"] = 0
+            del self.frame.arrays["scratch"]
 
     def explained(self) -> float:
-        with self.lock:
-            self._state["coords"][0] = self.coefficients()
-            return self._polish() * (len(self) / max(len(self.history), 1))
+        """b . theta at the last look: how much of the rewards' sum of squares the model accounts for, over all rows."""
+        return self._accounted * (len(self) / max(len(self.history), 1))
 
-    def free(self) -> float:
-        """Effective degrees of freedom of the coefficients, sum_j (1 - ridge M_jj), from one probe with random signs."""
+    def freedom(self) -> float:
+        """Effective degrees of freedom of the coefficients, sum_j (1 - ridge M_jj), probed with random signs."""
+        if not len(self):
+            return 0.0
         signs = np.random.default_rng(len(self)).integers(0, 2, self.inner) * 2.0 - 1.0
         signs[self.dim :] = 0.0
         with self.lock, self._scratch() as scratch:
             scratch[1] = signs
-            return self.dim - self.frame["ridge"] * cg.trace(self.frame.address, 2 * SWEEPS, len(self.history))
+            traced = cg.trace(self.frame.address, 2 * SWEEPS, len(self.history))
+            return float(np.clip(self.dim - self.frame["ridge"] * traced, 0.0, self.dim))
 
     def stand_at(
         self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], n: int, max_norm2: float, max_y2: float
