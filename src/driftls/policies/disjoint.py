@@ -313,7 +313,9 @@ class DisjointLinUCB(Policy):
         elif dim <= EXACT_UP_TO:
             self.reason = f"fast: {dim} {kind} features and {arms} arms: exact models, with centred diagonal widths"
         else:
-            self.reason = f"fast: {dim} {kind} features, too many for a matrix an arm: SAGA, with centred diagonal widths"
+            self.reason = (
+                f"fast: {dim} {kind} features, too many for a matrix an arm: SAGA, with centred diagonal widths"
+            )
         self._auto = False
         if can_adapt(self.tracker, self.width):
             self.strength = self._first = Strength(FIRST_RIDGE)

@@ -42,9 +42,8 @@ def can_adapt(tracker: Tracker, width: Width) -> bool:
     if tracker.history.evicts or not tracker.scale:
         return False
     if isinstance(tracker, RLS):
-        return (
-            isinstance(width, ExactWidth | CentredWidth) and tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
-        )
+        kept = tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
+        return kept and isinstance(width, ExactWidth | CentredWidth)
     return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth | CentredWidth)
 
 

@@ -238,6 +238,7 @@ class RLS(Tracker):
         np.fill_diagonal(inverse, units**2)
         inverse[np.ix_(seen, seen)] = units[seen, None] * (0.5 * (block + block.T)) * units[seen]
         self._state["coords"][0] = inverse @ moment
+        self.frame["version"] += 1
         return True
 
     def _tell(self) -> None:
