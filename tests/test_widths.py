@@ -194,23 +194,28 @@ def test_phi_equals_the_oracle_where_arms_come_and_go_and_rows_are_no_arms():
     assert 100 < doubted < 8 * 120 - 100  # both kinds were met
 
 
-@pytest.mark.parametrize("layout", ["window", "sparse"])
-def test_phi_takes_steps_of_one_length_over_a_window_and_for_sparse_rows(layout):
+def test_phi_takes_steps_of_one_length_for_sparse_rows():
     arms, pulls = unit_rows(ARMS, "sparse", 2), np.random.default_rng(2).integers(0, ARMS, size=ROWS)
-    tracker = saga(history=Window(15)) if layout == "window" else saga()
-    model = Model(tracker, PhiWidth(2), sparse=layout == "sparse", slots=ARMS)
-    given, phis = as_layout(arms, layout), arms / RIDGE
+    model = Model(saga(), PhiWidth(2), sparse=True, slots=ARMS)
+    given, phis = as_layout(arms, "sparse"), arms / RIDGE
     model.offer(given, range(ARMS))
     chance = uniforms(2)
     for n, k in enumerate(pulls, 1):
         model.learn(given[[k]], np.ones(1), [k])
         held = arms[pulls[:n]]
-        if layout == "window" and n > 15:  # a new row takes the place of the oldest
-            held = np.array([held[i + (n - 1 - i) // 15 * 15] for i in range(15)])
         for _ in range(2):
             x_i = held[int(next(chance) * len(held))]
             phis = phis + 0.3 * (arms / len(held) - (phis @ x_i)[:, None] * x_i - RIDGE * phis / len(held))
     close(model.widths2(given, range(ARMS)), np.maximum(0.0, (arms * phis).sum(axis=1)))
+
+
+def test_a_row_that_leaves_a_window_brings_doubt():
+    arms = unit_rows(ARMS, seed=2)
+    model = Model(saga(history=Window(4)), PhiWidth(2), slots=ARMS)
+    model.offer(arms, range(ARMS))
+    for n in range(1, 9):
+        model.learn(arms[[n % ARMS]], np.ones(1), [n % ARMS])
+        assert (model.state.arrays["doubts"] > 0.9).all() == (n > 4)
 
 
 def test_a_row_that_is_not_what_its_arm_was_brings_doubt():
@@ -615,9 +620,6 @@ def printed_gd():
     [
         (lambda: CD(DIM, history=Window(9), **RAW), PhiWidth(method="cd"), "rows that leave a Window"),
         (lambda: CD(DIM, history=Window(9), **RAW), EnsembleWidth(), "rows that leave a Window"),
-        (lambda: saga(history=Window(9)), DiagonalWidth(), "rows that leave a Window"),
-        (lambda: saga(history=Window(9)), ExactWidth(), "rows that leave a Window"),
-        (lambda: saga(history=Window(9)), SampleWidth(), "rows that leave a Window"),
         (lambda: CD(DIM, discount=0.9, **RAW), SampleWidth(), "cannot discount"),
         (lambda: CD(DIM, discount=0.9, history=Growing(), **RAW), PhiWidth(), "cannot discount"),
         (lambda: CD(DIM, **RAW), PhiWidth(), "history=Growing"),

@@ -1,15 +1,16 @@
 """What was observed: the rows that a tracker draws from.
 
-`Growing` keeps all of them in memory, `Mapped` on disk; `Reservoir` keeps a bounded sample that is uniform over all
-rows seen, `Window` the newest ones. A history is dense or sparse as the first rows are, and serves one tracker.
+`Window` keeps the newest rows (the default, so that memory is bounded), `Reservoir` a uniform sample of all, `Growing`
+all of them in memory, `Mapped` all of them on disk. A history is dense or sparse as the first rows are, and serves one
+tracker.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,22 +18,24 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from driftls.errors import CorruptFileError, FileFormatError, NewerFileError, SettingsError
+from driftls import persistence
+from driftls.errors import CorruptFileError, FileFormatError, SettingsError
 from driftls.kernels.learn import GROWING, NOTHING, RESERVOIR, WINDOW
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import COUNTS, ROWS
 from driftls.persistence import expect, whole
 from driftls.units import Change
 
-__all__ = ["Growing", "History", "Mapped", "Reservoir", "Window"]
+__all__ = ["ROWS_KEPT", "Growing", "History", "Mapped", "Reservoir", "Window"]
 
 Array = NDArray[Any]
 FIRST_BYTES = 1 << 16
+ROWS_KEPT = 100_000  # a model, by default: docs/math/history.md has why so many, and why the newest
 CLOSED = "this history was closed. Load the tracker again to go on with its rows."
 
 
 class History:
-    """The base: arrays that are filled by the kernels and grow when asked to.
+    """The base, which keeps nothing: arrays that are filled by the kernels and grow when asked to.
 
     A history owns two records: `frame`, where its rows lie, and `counts`, how many there are.
     """
@@ -50,50 +53,59 @@ class History:
         """Rows held now."""
         return int(self.counts["held"])
 
+    def __repr__(self) -> str:
+        return "None" if self.kind == NOTHING else f"{type(self).__name__}({self.capacity or ''})"
+
     @property
     def seen(self) -> int:
         """Rows that ever came."""
         return int(self.counts["seen"])
 
+    @property
+    def dropped(self) -> bool:
+        """Whether some rows are no longer held."""
+        return self.evicts and self.seen > len(self)
+
+    # -- room ------------------------------------------------------------------------------------------------------
+
     def open(self, dim: int, sparse: bool) -> None:
         """Make room for rows of this dimension and kind; once, by the tracker that owns the history."""
-        if self.arrays or self.dim:
+        if self.dim:
             raise SettingsError("a history serves one tracker. Give each tracker a history of its own.")
         self.dim, self.sparse = dim, sparse
-        self.counts["kind"] = self.kind
-        self.frame.set(sparse=sparse, dim=dim)
         if self.kind != NOTHING:
-            first = max(16, FIRST_BYTES // (8 if sparse else 8 * dim))
-            first = first if self.capacity is None else min(first, self.capacity)
-            self._allocate(first, 16 * first if sparse else 0)
+            first = self._most(max(16, FIRST_BYTES // (8 if sparse else 8 * dim)))
+            self._resize(first, 16 * first if sparse else 0)
 
     def unopen(self) -> None:
         """Nothing was stored yet: the first rows were refused, and the next ones decide again."""
         self.arrays, self.dim = {}, 0
         self.counts.memory[:] = 0
 
-    def _new(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        return np.zeros(shape, dtype=dtype)
+    def _most(self, rows: int) -> int:
+        return rows if self.capacity is None else min(rows, self.capacity)
 
-    def _grown(self, name: str, old: Array, length: int) -> Array:
-        new = self._new(name, (length, *old.shape[1:]), old.dtype)
-        new[: len(old)] = old[:length]
-        return new
-
-    def _allocate(self, length: int, arena: int) -> None:
-        new = self._new
-        self.arrays = {"y": new("y", (length,), np.float64)}
+    def _resize(self, length: int, arena: int) -> None:
+        """Have room for so many rows and, if they are sparse, for so many entries; what is there stays."""
+        shapes: dict[str, tuple[tuple[int, ...], DTypeLike]] = {"y": ((length,), np.float64)}
         if self.sparse:
-            self.arrays |= {name: new(name, (length,), np.int64) for name in ("start", "stop")}
-            self.arrays["indices"] = new("indices", (arena,), np.int32)
-            self.arrays["values"] = new("values", (arena,), np.float64)
+            shapes |= {"start": ((length,), np.int64), "stop": ((length,), np.int64)}
+            shapes |= {"indices": ((arena,), np.int32), "values": ((arena,), np.float64)}
         else:
-            self.arrays["values"] = new("values", (length, self.dim), np.float64)
-        self._write_addresses(length)
+            shapes["values"] = ((length, self.dim), np.float64)
+        self.arrays = {name: self._sized(name, *shape) for name, shape in shapes.items()}
+        self.frame.set(**self.arrays, sparse=self.sparse, dim=self.dim, count=length, room=arena)
+        self.counts.set(kind=self.kind, capacity=length if self.capacity is None else self.capacity)
 
-    def _write_addresses(self, length: int) -> None:
-        self.frame.set(**self.arrays, count=length, room=len(self.arrays["values"]) if self.sparse else 0)
-        self.counts["capacity"] = length if self.capacity is None else self.capacity
+    def _sized(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An array of this shape, with what the present one of that name has."""
+        old = self.arrays.get(name)
+        if old is not None and old.shape == shape:
+            return old
+        new = np.zeros(shape, dtype=dtype)
+        if old is not None:
+            new[: len(old)] = old
+        return new
 
     def reserve(self, count: int, nnz: int) -> None:
         """Make room for `count` more rows with `nnz` entries in all."""
@@ -101,29 +113,26 @@ class History:
             raise SettingsError(CLOSED)
         if self.kind == NOTHING:
             return
-        held, used, length = len(self), int(self.counts["used"]), len(self.arrays["y"])
-        wanted = held + count if self.capacity is None else min(held + count, self.capacity)
+        length, wanted = len(self.arrays["y"]), self._most(len(self) + count)
         if wanted > length:
-            length = max(wanted, 2 * length)
-            length = length if self.capacity is None else min(length, self.capacity)
-            per_row = [name for name in self.arrays if not (self.sparse and name in ("indices", "values"))]
-            grown = {name: self._grown(name, self.arrays[name], length) for name in per_row}
-            self.arrays |= grown
-        if self.sparse and used + nnz > len(self.arrays["indices"]):
-            self._make_arena(nnz)
-        self._write_addresses(length)
+            length = self._most(max(wanted, 2 * length))
+        used, arena = int(self.counts["used"]), self.arrays["values"].shape[0] if self.sparse else 0
+        if self.sparse and used + nnz > arena:
+            if self.evicts:
+                used = self._clear_gaps()
+            arena = max(used + nnz, 2 * used, 16)
+        self._resize(length, arena)
 
-    def _make_arena(self, nnz: int) -> None:
-        """More room for sparse entries; where rows are overwritten, what they left behind is cleared out first."""
-        used, arrays = int(self.counts["used"]), self.arrays
-        if self.evicts:
-            held = len(self)
-            start, index, value = self._packed()
-            arrays["start"][:held], arrays["stop"][:held] = start[:-1], start[1:]
-            used = self.counts["used"] = index.size
-            arrays |= {"indices": index, "values": value}
-        length = max(used + nnz, 2 * used, 16)
-        self.arrays = arrays | {name: self._grown(name, arrays[name][:used], length) for name in ("indices", "values")}
+    def _clear_gaps(self) -> int:
+        """Move sparse rows together, where others were overwritten; returns how many entries they have."""
+        held = len(self)
+        start, index, value = self._packed()
+        self.arrays["start"][:held], self.arrays["stop"][:held] = start[:-1], start[1:]
+        self.arrays |= {"indices": index, "values": value}
+        self.counts["used"] = index.size
+        return int(index.size)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
 
     def _packed(self) -> tuple[NDArray[np.int64], Array, Array]:
         """Starts, indices and values of the held rows, slot after slot, without gaps."""
@@ -140,9 +149,9 @@ class History:
             raise SettingsError(CLOSED)
         if not self.arrays:
             return np.empty((0, self.dim)), np.empty(0)
-        y = self.arrays["y"][first:held].copy()
+        y = np.array(self.arrays["y"][first:held])
         if not self.sparse:
-            return self.arrays["values"][first:held].copy(), y
+            return np.array(self.arrays["values"][first:held]), y
         start, index, value = self._packed()
         return sp.csr_array((value, index, start), shape=(held, self.dim))[first:], y
 
@@ -160,15 +169,12 @@ class History:
         scale = np.append(change.scale, change.after / change.before)
         values[:used] *= scale[self.arrays["indices"][:used]]
 
+    # -- files -----------------------------------------------------------------------------------------------------
+
     def header(self) -> dict[str, Any]:
         """Settings and counters, for a file."""
-        return {
-            "kind": type(self).__name__,
-            "capacity": self.capacity,
-            "open": bool(self.dim),
-            "seen": self.seen,
-            "held": len(self),
-        }
+        counts = {"open": bool(self.dim), "seen": self.seen, "held": len(self)}
+        return {"kind": type(self).__name__, "capacity": self.capacity, **counts}
 
     def saved_arrays(self) -> dict[str, Array]:
         """The rows, for a file."""
@@ -187,39 +193,32 @@ class History:
         if self.kind == NOTHING:
             self.counts["seen"] = seen
             return
-        if held > seen or (self.capacity is not None and held > self.capacity):
+        if held > seen or held > self._most(held):
             raise CorruptFileError(f"the history says that it holds {held} of {seen} rows, more than it can.")
-        y = expect(arrays, "y", (held,), np.float64)
+        y, used = expect(arrays, "y", (held,), np.float64), 0
         if sparse:
             start = expect(arrays, "start", (held + 1,), np.int64)
             used = arrays["indices"].size if "indices" in arrays else 0
             index = expect(arrays, "indices", (used,), np.int32)
-            values = expect(arrays, "values", (used,), np.float64)
             if start[0] != 0 or start[-1] != used or (np.diff(start) < 0).any():
                 raise CorruptFileError("the history's rows do not lie within its entries.")
             falls = np.diff(index) <= 0
             falls[np.setdiff1d(start[1:-1], [0, used]) - 1] = False
             if used and (index.min() < 0 or index.max() >= dim or falls.any()):
                 raise CorruptFileError(f"the history's indices do not increase within 0 ... {dim - 1}.")
-            self.reserve(held, used)
-            self.arrays["start"][:held], self.arrays["stop"][:held] = start[:-1], start[1:]
-            self.arrays["indices"][:used], self.arrays["values"][:used] = index, values
-            self.counts["used"] = used
-        else:
-            values = expect(arrays, "values", (held, dim), np.float64)
-            self.reserve(held, 0)
-            self.arrays["values"][:held] = values
+        values = expect(arrays, "values", (used,) if sparse else (held, dim), np.float64)
         if not (np.isfinite(values).all() and np.isfinite(y).all()):
             raise CorruptFileError("the history's rows are not finite.")
-        self.arrays["y"][:held] = y
-        self.counts.set(seen=seen, held=held)
+        self.reserve(held, used)
+        self.arrays["y"][:held], self.arrays["values"][: len(values)] = y, values
+        if sparse:
+            self.arrays["start"][:held], self.arrays["stop"][:held] = start[:-1], start[1:]
+            self.arrays["indices"][:used] = index
+        self.counts.set(seen=seen, held=held, used=used)
 
 
 class Growing(History):
-    """All rows, in memory: 8 d + 8 bytes a dense row, 12 nnz + 24 a sparse one.
-
-    Room grows by doubling, so that up to twice as much may be set aside.
-    """
+    """All rows, in memory: 8 d + 8 bytes a dense row, 12 nnz + 24 a sparse one, and up to twice that set aside."""
 
     kind = GROWING
 
@@ -250,53 +249,43 @@ class Mapped(History):
     """All rows, in files below the folder `path`: larger than memory, and still there after a restart.
 
     The folder belongs to one tracker at a time. `Tracker.save` keeps its name, not its rows; `Tracker.load` opens it
-    again and drops rows that came after the save. `Mapped.read(path)` gives the rows to anyone.
+    again and drops rows that came after the save. `Mapped.read(path)` gives the rows to anyone, in the units of the
+    tracker: as they came, where it has `scale=False, intercept=False`.
     """
 
     kind = GROWING
-    VERSION: ClassVar[int] = 2
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
         self.path = Path(path)
         self._release: weakref.finalize[..., Any] | None = None  # calling it lets go of the folder
 
+    def __repr__(self) -> str:
+        return f"Mapped({str(self.path)!r})"
+
     def open(self, dim: int, sparse: bool) -> None:
         if self.dim:
             super().open(dim, sparse)  # says that it serves one tracker
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._take()
-        try:
-            if self._settings() is not None and self._held() > 0:
+        with self._taken():
+            if (self.path / "settings").exists() and self._kept()[2] > 0:
                 raise SettingsError(
                     f"{self.path} already holds rows. Load the tracker that was saved with them, choose another "
                     "folder, or learn them anew: X, y = Mapped.read(path); tracker.partial_fit(X, y)."
                 )
-            (self.path / "history.json").unlink(missing_ok=True)
+            (self.path / "settings").unlink(missing_ok=True)
             self._map_counts()
-            self.counts.memory[:] = 0
+            self.counts.memory[:], self._changes[0] = 0, 0
             super().open(dim, sparse)
-            side = self.path / ".history.json.driftls-part"
-            side.write_text(json.dumps({"version": self.VERSION, "dim": dim, "sparse": sparse}))
-            side.replace(self.path / "history.json")
-        except BaseException:
-            self.unopen()
-            raise
+            persistence.write(self.path / "settings", {}, {"shape": np.array([dim, sparse])})
 
-    def _map_counts(self) -> None:
-        """The counters lie in a file: a process that is killed leaves those of its last whole row."""
-        memory = self._new("counts", (len(COUNTS.names or ()),), np.int64)
-        self.counts = Frame(COUNTS, memory.view(COUNTS))
-
-    def unopen(self) -> None:
-        self.counts = Frame(COUNTS)
-        super().unopen()
-        if self._release is not None:
-            self._release()
-
-    def _take(self) -> None:
-        """One owner at a time: the lock ends with the process, however it ends."""
-        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+    @contextlib.contextmanager
+    def _taken(self) -> Iterator[None]:
+        """Own the folder, unless what follows fails; the lock ends with the process, however it ends."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        except OSError as error:
+            raise SettingsError(f"{self.path} cannot be written ({error.strerror}). Choose another folder.") from error
         try:
             import fcntl
 
@@ -307,6 +296,22 @@ class Mapped(History):
             os.close(lock)
             raise SettingsError(f"{self.path} is in use by another tracker. Close that one first.") from None
         self._release = weakref.finalize(self, os.close, lock)
+        try:
+            yield
+        except BaseException:
+            self.unopen()
+            raise
+
+    def _map_counts(self) -> None:
+        """Counters lie in files: a process that is killed leaves those of its last whole row."""
+        memory = self._sized("counts", (len(COUNTS.names or ()),), np.int64)
+        self.counts, self._changes = Frame(COUNTS, memory.view(COUNTS)), self._sized("changes", (1,), np.int64)
+
+    def unopen(self) -> None:
+        self.counts = Frame(COUNTS)
+        super().unopen()
+        if self._release is not None:
+            self._release()
 
     def close(self) -> None:
         """Write everything to disk and let go of the folder; the tracker can still predict, but no longer learn."""
@@ -328,28 +333,8 @@ class Mapped(History):
             if array is not None:
                 array.flush()
 
-    def _settings(self) -> dict[str, Any] | None:
-        file = self.path / "history.json"
-        if not file.exists():
-            return None
-        try:
-            settings: dict[str, Any] = json.loads(file.read_text())
-            version = int(settings["version"])
-            whole(settings, "dim")
-            settings["sparse"] = bool(settings["sparse"])
-        except (ValueError, KeyError, TypeError, CorruptFileError) as error:
-            raise CorruptFileError(f"{file}: cannot be read ({error!r}). Restore the folder from a copy.") from error
-        if version != self.VERSION:
-            kind = NewerFileError if version > self.VERSION else FileFormatError
-            raise kind(
-                f"{file}: version {version}, but this driftls reads version {self.VERSION}. "
-                "Install the version of driftls that wrote it."
-            )
-        return settings
-
-    def _new(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        file = self.path / name
-        size = max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 8)
+    def _sized(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        file, size = self.path / name, max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 8)
         with open(file, "a+b") as handle:
             before = os.fstat(handle.fileno()).st_size
             try:  # blocks are taken now: a disk that is full must not be noticed by writing to memory
@@ -359,113 +344,92 @@ class Mapped(History):
                     handle.write(b"\0" * max(size - before, 0))
             except OSError as error:
                 with contextlib.suppress(OSError):
-                    os.ftruncate(handle.fileno(), before)
+                    os.truncate(file, before)
                 raise SettingsError(
                     f"{file}: no room for {size} bytes ({error.strerror}). Nothing was learned; make room on the disk."
                 ) from error
         return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
 
-    def _grown(self, name: str, old: Array, length: int) -> Array:
-        return self._new(name, (length, *old.shape[1:]), old.dtype)  # the file keeps what it had
-
-    def _held(self) -> int:
-        kept = np.fromfile(self.path / "counts", dtype=np.int64)
-        return max(int(kept[2]), 0) if kept.size == len(COUNTS.names or ()) else 0
+    def change_units(self, change: Change) -> None:
+        if len(self):
+            self._changes[0] += 1  # first: a process that ends meanwhile leaves rows that fit no tracker
+        super().change_units(change)
 
     def header(self) -> dict[str, Any]:
         if self.closed and len(self):
             raise SettingsError(CLOSED)
         self.flush()
-        return {**super().header(), "path": str(self.path.resolve())}
+        changes = int(self._changes[0]) if self.dim else 0
+        return {**super().header(), "path": str(self.path.resolve()), "changes": changes}
 
     def saved_arrays(self) -> dict[str, Array]:
         return {}
 
     def restore(self, dim: int, sparse: bool, header: dict[str, Any], arrays: dict[str, Array]) -> None:
-        kept, held = self._kept(), whole(header, "held")
-        self._take()
-        try:
-            if (kept["dim"], kept["sparse"]) != (dim, sparse):
-                raise FileFormatError(f"{self.path} holds rows of another tracker: {kept}. Check the folder's name.")
-            there = self._held()
-            if there < held:
-                raise FileFormatError(
-                    f"{self.path} holds {there} rows, but the tracker was saved with {held}. "
-                    "Restore the folder from a copy."
-                )
-            for name in ("y", "start", "stop") if sparse else ("y",):
-                self._must_have(name, 8 * held)
-            self._must_have("values", 0 if sparse else 8 * held * dim)
-            self._map_counts()
+        found, held = self._kept(), whole(header, "held")
+        with self._taken():
+            wrong = ""
+            if found[:2] != (dim, sparse):
+                wrong = f"holds rows of another tracker, of {found[0]} features. Check the folder's name."
+            elif found[2] < held:
+                wrong = f"holds {found[2]} rows, but the tracker was saved with {held}. Restore the folder from a copy."
+            if wrong:
+                raise FileFormatError(f"{self.path} {wrong}")
             self.dim, self.sparse = dim, sparse
-            self.frame.set(sparse=sparse, dim=dim)
-            self.counts["kind"] = self.kind
+            rows = self._rows(held)
+            self._map_counts()
+            if int(self._changes[0]) != header.get("changes", 0):
+                raise FileFormatError(
+                    f"the rows of {self.path} were rewritten in other units after the tracker was saved. Load a later "
+                    "save, or learn them anew; with scale=False, intercept=False they stay as they are."
+                )
             # a process that ended while files grew may have left some of them shorter, beyond what is held
-            self._allocate(max(self._size("y") // 8, held), self._size("indices") // 4 if sparse else 0)
-            used = 0
-            if sparse and held:
-                start, stop = self.arrays["start"][:held], self.arrays["stop"][:held]
-                used = int(stop.max())
-                self._must_have("values", 8 * used)
-                index = self.arrays["indices"][:used]
-                good = start.min() >= 0 and (start <= stop).all() and used <= len(self.arrays["indices"])
-                if not good or (used and (index.min() < 0 or index.max() >= dim)):
-                    raise CorruptFileError(f"{self.path}: rows do not lie within its files. Restore it from a copy.")
+            size = {name: (self.path / name).stat().st_size for name in rows}
+            self._resize(max(size["y"] // 8, held), size.get("indices", 0) // 4)
+            used = rows["indices"].size if sparse else 0
             self.counts.set(held=held, seen=max(whole(header, "seen"), held), used=used)
-        except BaseException:
-            self.unopen()
-            raise
 
-    def _kept(self) -> dict[str, Any]:
-        """The settings of a folder that must have some, with all of its files."""
-        settings = self._settings()
-        if settings is None:
-            raise FileFormatError(f"{self.path} holds no rows: history.json is missing. Check the folder's name.")
-        names = ["counts", "y", "values", *(("start", "stop", "indices") if settings["sparse"] else ())]
+    def _kept(self) -> tuple[int, bool, int]:
+        """Dimension and kind of the folder's rows, and how many it says that it holds."""
+        if not (self.path / "settings").exists():
+            raise FileFormatError(f"{self.path} holds no rows: settings is missing. Check the folder's name.")
+        _, settings = persistence.read(self.path / "settings")
+        dim, sparse = expect(settings, "shape", (2,), np.int64).tolist()
+        names = ["counts", "y", "values", *(("start", "stop", "indices") if sparse else ())]
         missing = [name for name in names if not (self.path / name).is_file()]
         if missing:
             raise FileFormatError(f"{self.path}: {', '.join(missing)} is missing. Restore the folder from a copy.")
-        return settings
+        counts = np.fromfile(self.path / "counts", dtype=np.int64)
+        return dim, bool(sparse), max(int(counts[2]), 0) if counts.size == len(COUNTS.names or ()) else 0
 
-    def _must_have(self, name: str, size: int) -> None:
-        if self._size(name) < size:
-            raise CorruptFileError(
-                f"{self.path / name}: has {self._size(name)} of at least {size} bytes. Restore the folder from a copy."
-            )
+    def _rows(self, held: int) -> dict[str, Array]:
+        """The files as far as `held` rows use them; what is too short or leads astray is refused."""
 
-    def _size(self, name: str) -> int:
-        return (self.path / name).stat().st_size
+        def column(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+            file, size = self.path / name, int(np.prod(shape)) * np.dtype(dtype).itemsize
+            found = file.stat().st_size
+            if found < size:
+                raise CorruptFileError(f"{file}: has {found} of at least {size} bytes. Restore the folder from a copy.")
+            return np.memmap(file, dtype=dtype, mode="r", shape=shape) if size else np.empty(shape, dtype)
+
+        rows = {"y": column("y", (held,), np.float64)}
+        if not self.sparse:
+            return rows | {"values": column("values", (held, self.dim), np.float64)}
+        start, stop = (column(name, (held,), np.int64) for name in ("start", "stop"))
+        good, used = bool((start >= 0).all() and (start <= stop).all()), int(stop.max(initial=0))
+        index = column("indices", (used if good else 0,), np.int32)
+        if not good or (used and not 0 <= index.min() <= index.max() < self.dim):
+            raise CorruptFileError(f"{self.path}: rows do not lie within its files. Restore it from a copy.")
+        return rows | {"start": start, "stop": stop, "indices": index, "values": column("values", (used,), np.float64)}
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> tuple[Any, NDArray[np.float64]]:
         """X and y of a folder's rows, copied into memory; its tracker may be learning meanwhile."""
         folder = cls(path)
-        kept = folder._kept()
-        held, dim = folder._held(), int(kept["dim"])  # counted first, and read then: files only grow
-        if not held:
-            return np.empty((0, dim)), np.empty(0)
-
-        def column(name: str, dtype: DTypeLike, count: int) -> Array:
-            folder._must_have(name, count * np.dtype(dtype).itemsize)
-            return np.fromfile(folder.path / name, dtype=dtype, count=count)
-
-        y = column("y", np.float64, held)
-        if not kept["sparse"]:
-            return column("values", np.float64, held * dim).reshape(held, dim), y
-        start = np.concatenate([[0], column("stop", np.int64, held)])
-        used = max(int(start[-1]), 0)
-        index, values = column("indices", np.int32, used), column("values", np.float64, used)
-        if (np.diff(start) < 0).any() or (used and not 0 <= index.min() <= index.max() < dim):
-            raise CorruptFileError(f"{folder.path}: rows do not lie within its files. Restore it from a copy.")
-        return sp.csr_array((values, index, start), shape=(held, dim)), y
-
-
-def describe(history: History | None) -> str:
-    """A history, as a person would type it."""
-    if history is None or history.kind == NOTHING:
-        return "None"
-    inside = str(history.capacity or "")
-    return f"{type(history).__name__}({repr(str(history.path)) if isinstance(history, Mapped) else inside})"
+        folder.dim, folder.sparse, held = folder._kept()  # counted first, and read then: files only grow
+        folder.counts["held"] = held
+        folder.arrays = folder._rows(held)
+        return folder.matrix()
 
 
 KINDS: dict[str, type[History]] = {kind.__name__: kind for kind in (History, Growing, Reservoir, Window, Mapped)}

@@ -116,7 +116,6 @@ class ExactWidth(Width):
                 raise SettingsError(NO_INVERSE)
             total = tracker.total_ridge(max(len(tracker), 1))
         else:
-            refuse_window(tracker)
             parts["enter"] = score.exact_own_enter
             total, discount = constant_ridge(tracker), discount_of(tracker)
             # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
@@ -136,10 +135,12 @@ class ExactWidth(Width):
 
 
 class DiagonalWidth(Width):
-    """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped."""
+    """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped.
+
+    Rows that left a `Window` go on counting; for a width that forgets give the tracker a discount.
+    """
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        refuse_window(tracker)
         state = DiagonalState(
             tracker,
             {"score": score.diagonal_score, "width2": score.diagonal_width2, "enter": score.diagonal_enter},
@@ -239,8 +240,7 @@ class PhiWidth(Width):
             steps=self.steps,
             printed=printed,
             windowed=windowed,
-            # O(d) an arm, which sparse rows are too cheap for; and no arm stands for the row that leaves a window
-            carried=not (tracker.sparse or printed or windowed),
+            carried=not (tracker.sparse or printed),  # O(d) an arm, which sparse rows are too cheap for
             scratch=np.zeros(tracker.inner),
         )
 
@@ -287,7 +287,6 @@ class SampleWidth(Width):
         return 2 * dim
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        refuse_window(tracker)
         if discount_of(tracker) < 1.0:
             raise SettingsError("exact samples cannot discount rows. Use EnsembleWidth().")
         total = constant_ridge(tracker)
@@ -318,15 +317,6 @@ def discount_of(tracker: Tracker) -> float:
     return float(getattr(tracker, "discount", 1.0))
 
 
-def refuse_window(tracker: Tracker) -> None:
-    """Sums that only grow go on counting rows that the tracker has dropped."""
-    if tracker.history.kind == WINDOW:
-        raise SettingsError(
-            "this width cannot take back the rows that leave a Window. Use PhiWidth(), ExactWidth() over an RLS, "
-            "or a tracker with a discount."
-        )
-
-
 def refuse_large(tracker: Tracker) -> None:
     """d^2 numbers must be affordable."""
     if tracker.inner > LARGEST_DIM:
@@ -338,7 +328,8 @@ def refuse_large(tracker: Tracker) -> None:
 def own_gram(tracker: Tracker) -> CD | None:
     """None where the tracker keeps A; else a CD that keeps it for the width alone."""
     total = constant_ridge(tracker)
-    refuse_window(tracker)
+    if isinstance(tracker, CD) and tracker.history.evicts:
+        raise SettingsError("this width cannot take back the rows that leave a Window. Use PhiWidth() or a discount.")
     if isinstance(tracker, CD):
         return None
     refuse_large(tracker)

@@ -136,15 +136,15 @@ def phi_enter(t: Any, w: Any, rows: Any, i: int, n: int) -> float:
     squares, doubts, live = reals(w.squares), reals(w.doubts), integers(w.live)
     for p in range(length):
         squares[p if t.sparse == 0 else at[p]] += x[p] * x[p]
+    c = counts(t.counts)
     if w.carried != 0:
-        if n >= 0 and matches(w, rows, i, n):
+        if n >= 0 and (w.windowed == 0 or c.seen == c.held) and matches(w, rows, i, n):
             carry(t, w, rows, i, n)
-        else:  # no arm stands for this row: what is known of it is in the history alone
+        else:  # no arm stands for this row, or for one that has left: what is known of it is in the history alone
             for m in range(w.slots):
                 doubts[m] = 1.0
     w.entered += 1.0
-    held = counts(t.counts).held
-    w.n = float(held) if w.windowed != 0 else w.entered
+    w.n = float(c.held) if w.windowed != 0 else w.entered
     step, lam = t.gamma, 0.0
     if w.printed == 0:
         step = w.step_scale / t.max_norm2 if t.max_norm2 > 0.0 else 0.0
@@ -153,7 +153,7 @@ def phi_enter(t: Any, w: Any, rows: Any, i: int, n: int) -> float:
             step = 0.5 / lam
     w.last_step = step
     for _ in range(w.steps):
-        drawn = int(uniform(w) * held)
+        drawn = int(uniform(w) * c.held)
         for m in range(w.slots):
             if live[m] != 0 and doubts[m] > 0.0:
                 phi_step(t, w, m, rows_at(t.history), drawn, step * doubts[m], lam)

@@ -39,12 +39,11 @@ class Strength(NamedTuple):
 
 def can_adapt(tracker: Tracker, width: Width) -> bool:
     """Whether the effective degrees of freedom are at hand, and all rows are kept alike."""
-    if tracker.history.evicts or not tracker.scale:
+    if not tracker.scale:
         return False
     if isinstance(tracker, RLS):
-        return (
-            isinstance(width, ExactWidth) and tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
-        )
+        plain = tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
+        return isinstance(width, ExactWidth) and plain and not tracker.history.evicts
     return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth)
 
 
