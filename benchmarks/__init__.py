@@ -148,6 +148,11 @@ BENCHMARKS = {
         ("", "first", "second", "third", "last", "last over second (memory: over first)"),
         LOOPS,
     ),
+    "histories": Benchmark(
+        "what a bounded history costs: streams and bandits ten times as long as the history",
+        "histories:histories",
+        ("", "all rows", "window", "reservoir"),
+    ),
     "workers": Benchmark(
         "what workers bring and what a task costs", "study:workers", ("", "s", "aim"), (*CORE, "study", "parallel.py")
     ),
