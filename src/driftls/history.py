@@ -257,7 +257,10 @@ class Mapped(History):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
-        self.path = Path(path)
+        try:
+            self.path = Path(path)
+        except TypeError:
+            raise SettingsError(f"path must be the name of a folder, got {path!r}.") from None
         self._release: weakref.finalize[..., Any] | None = None  # calling it lets go of the folder
 
     def __repr__(self) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.errors import SettingsError, missing_extra
+from driftls.errors import DimensionError, SettingsError, missing_extra
+from driftls.inputs import sparse_rows
 from driftls.schedules import ridge as total_ridge
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
 
@@ -33,6 +34,16 @@ SOLVERS: dict[str, type[Tracker]] = {
 }
 DRAWING = ("saga", "sag", "svrg", "gd")
 STEPPING = (*DRAWING, "cd")
+
+
+def _looked_at(X: Any) -> Any:
+    """A sparse matrix as CSR whose arrays fit together: scikit-learn and SciPy would read through them unseen."""
+    if not sp.issparse(X) or X.ndim != 2:
+        return X
+    rows = sparse_rows(X, "X")
+    if rows.indices.size and not 0 <= int(rows.indices.min()) <= int(rows.indices.max()) < X.shape[1]:
+        raise DimensionError(f"X has an index outside of its {X.shape[1]} features. Build the matrix anew.")
+    return sp.csr_array((rows.values, rows.indices, rows.start), shape=X.shape)
 
 
 class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -115,8 +126,8 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """X theta, and the intercept."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        check_is_fitted(self, "tracker_")
+        X = validate_data(self, _looked_at(X), accept_sparse="csr", dtype=np.float64, reset=False)
         theta, width = self.tracker_.theta, X.shape[1]
         return np.asarray(X @ theta[:width] + theta[width:].sum())
 
@@ -135,6 +146,7 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         What is read-only (joblib maps it) is copied: kernels would have to be compiled for it once more.
         """
+        X = _looked_at(X)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True, reset=first)
         y = np.require(y, requirements="W")
         width = X.shape[1]
