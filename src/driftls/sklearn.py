@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.errors import DimensionError, SettingsError, missing_extra
+from driftls.errors import InputError, SettingsError, missing_extra
 from driftls.inputs import sparse_rows
 from driftls.schedules import ridge as total_ridge
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
@@ -41,8 +41,9 @@ def _looked_at(X: Any) -> Any:
     if not sp.issparse(X) or X.ndim != 2:
         return X
     rows = sparse_rows(X, "X")
-    if rows.indices.size and not 0 <= int(rows.indices.min()) <= int(rows.indices.max()) < X.shape[1]:
-        raise DimensionError(f"X has an index outside of its {X.shape[1]} features. Build the matrix anew.")
+    inside = not rows.indices.size or 0 <= int(rows.indices.min()) <= int(rows.indices.max()) < X.shape[1]
+    if not inside or (np.diff(rows.start) < 0).any():
+        raise InputError("X is not a valid sparse matrix: its arrays lead out of it. Build it anew.")
     return sp.csr_array((rows.values, rows.indices, rows.start), shape=X.shape)
 
 
@@ -165,7 +166,7 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _tracker(self, dim: int, passes: int) -> Tracker:
         """A new tracker with these settings."""
         solver = self.solver
-        if solver not in SOLVERS:
+        if not isinstance(solver, str) or solver not in SOLVERS:
             raise SettingsError(f"solver must be one of {', '.join(SOLVERS)}, got {solver!r}.")
         ridge = 1.0 if self.ridge is None else self.ridge
         if not (isinstance(ridge, int | float | np.number) and 0.0 <= ridge < np.inf):
