@@ -19,7 +19,7 @@ from benchmarks.measure import Options, Table  # noqa: E402
 
 CORE = (
     *("kernels", "trackers", "policies", "widths.py", "width_states.py", "inputs.py"),
-    *("history.py", "draws.py", "schedules.py", "units.py"),
+    *("history", "draws.py", "schedules.py", "units.py"),
 )
 LOOPS = (*CORE, "environments.py", "simulation.py")
 LOGS = (*CORE, "logs", "features", "log_replay")
@@ -143,10 +143,15 @@ BENCHMARKS = {
         (*CORE, "paper/actions.py", "environments.py", "paper*"),
     ),
     "lives": Benchmark(
-        "long lives: ids that come and go, keys that wait, memory over many rounds",
+        "long lives: ids that come and go, keys that wait, memory over many rounds, threads",
         "lives:lives",
-        ("", "first", "second", "third", "last", "last over second (memory: over first)"),
+        ("", "first", "second", "third", "last", "ratio"),
         LOOPS,
+    ),
+    "histories": Benchmark(
+        "what a bounded history costs: streams and bandits ten times as long as the history",
+        "histories:histories",
+        ("", "all rows", "window", "reservoir"),
     ),
     "workers": Benchmark(
         "what workers bring and what a task costs", "study:workers", ("", "s", "aim"), (*CORE, "study", "parallel.py")

@@ -332,7 +332,7 @@ class Stage:
         if values.dtype != FLOAT:
             values = _as_float(values)
         if self.constant:
-            indices, values, start, _ = _pointed(start, indices, values, rows.shape)
+            indices, values, start, _ = self._pointed(Rows(indices, values, start, rows.dim))
             self._room(used + count)
             self._used[0] = used + count
             where = np.arange(used) + np.repeat(np.arange(count), np.diff(start))
@@ -346,12 +346,15 @@ class Stage:
             self.indices[:used], self.values[:used] = indices[:used], values[:used]
             self.begin[:count], self.end[:count] = start[:-1], start[1:]
 
-    def _take_scattered(self, rows: Rows, count: int) -> None:
-        """Sparse rows, kept dense."""
+    def _pointed(self, rows: Rows) -> Rows:
         try:
-            rows = _pointed(rows.start, rows.indices, rows.values, rows.shape)
+            return _pointed(rows.start, rows.indices, rows.values, rows.shape)
         except ValueError:
             raise fault(row_kernels.BAD_POINTER, "X", self.dim) from None
+
+    def _take_scattered(self, rows: Rows, count: int) -> None:
+        """Sparse rows, kept dense."""
+        rows = self._pointed(rows)
         column, line = np.array(rows.indices, dtype=np.int64), np.repeat(np.arange(count), np.diff(rows.start))
         if column.size and not 0 <= int(column.min()) <= int(column.max()) < self.dim:
             raise fault(row_kernels.BAD_INDEX, "X", self.dim)

@@ -218,12 +218,11 @@ class DiagonalState(WidthState):
         self.keep_spread()
 
     def change_units(self, change: Change) -> None:
-        """Sums of squares afresh from the rows held, as a sample of all; or, without rows, in their new scale."""
+        """In their new scale; of dense rows, whose mean moves too, afresh from the rows held, as a sample of all."""
         squares, history = self.arrays["squares"], self.tracker.history
-        if len(history) and self.frame["discount"] == 1.0:
+        if len(history) and not self.sparse and self.frame["discount"] == 1.0:
             X, _ = history.matrix()
-            total = np.einsum("ij,ij->j", X, X) if isinstance(X, np.ndarray) else np.asarray(X.multiply(X).sum(axis=0))
-            squares[:] = total * (history.seen / len(history))
+            squares[:] = np.einsum("ij,ij->j", X, X) * (history.seen / len(history))
         else:
             squares *= np.append(change.scale, change.after / change.before)[: self.dim] ** 2
         self.keep_spread()

@@ -121,7 +121,6 @@ class ExactWidth(Width):
                 raise SettingsError(NO_INVERSE)
             total = tracker.total_ridge(max(len(tracker), 1))
         else:
-            refuse_window(tracker)
             parts["enter"] = score.exact_own_enter
             total, discount = constant_ridge(tracker), discount_of(tracker)
             # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
@@ -144,10 +143,12 @@ class ExactWidth(Width):
 
 
 class DiagonalWidth(Width):
-    """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped."""
+    """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped.
+
+    Rows that left a `Window` go on counting; for a width that forgets give the tracker a discount.
+    """
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        refuse_window(tracker)
         state = DiagonalState(
             tracker,
             {"score": score.diagonal_score, "width2": score.diagonal_width2, "enter": score.diagonal_enter},
@@ -169,7 +170,6 @@ class CentredWidth(Width):
     """
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        refuse_window(tracker)
         if not tracker.intercept:
             raise SettingsError("CentredWidth needs a tracker with an intercept. Build it with intercept=True.")
         state = CentredState(
@@ -264,7 +264,6 @@ class SampleWidth(Width):
         return 2 * dim
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        refuse_window(tracker)
         if discount_of(tracker) < 1.0:
             raise SettingsError("exact samples cannot discount rows. Use ExactWidth() and LinUCB.")
         total = constant_ridge(tracker)
@@ -295,15 +294,6 @@ def discount_of(tracker: Tracker) -> float:
     return float(getattr(tracker, "discount", 1.0))
 
 
-def refuse_window(tracker: Tracker) -> None:
-    """Sums that only grow go on counting rows that the tracker has dropped."""
-    if tracker.history.kind == WINDOW:
-        raise SettingsError(
-            "this width cannot take back the rows that leave a Window. Use PhiWidth(), ExactWidth() over an RLS, "
-            "or a tracker with a discount."
-        )
-
-
 def refuse_large(tracker: Tracker) -> None:
     """d^2 numbers must be affordable."""
     if tracker.inner > LARGEST_DIM:
@@ -313,5 +303,5 @@ def refuse_large(tracker: Tracker) -> None:
 
 
 KINDS: dict[str, type[Width]] = {
-    kind.__name__: kind for kind in (NoWidth, ExactWidth, DiagonalWidth, PhiWidth, SampleWidth)
+    kind.__name__: kind for kind in (NoWidth, ExactWidth, DiagonalWidth, CentredWidth, PhiWidth, SampleWidth)
 }

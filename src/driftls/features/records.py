@@ -82,8 +82,13 @@ class Features(FeatureMap):
             )
         if isinstance(categories, str):
             raise SettingsError(f"categories must be a list of columns, got {categories!r}. Pass [{categories!r}].")
+        if not isinstance(constant, bool | np.bool_):
+            raise SettingsError(f"constant must be True or False, got {constant!r}.")
         self.hashed, self.constant = dim is not None, bool(constant)
-        self.cross, self.categories = _pairs_of(cross), tuple(categories)
+        try:
+            self.cross, self.categories = _pairs_of(cross), tuple(categories)
+        except TypeError:
+            raise SettingsError(f"cross and categories name columns, got {cross!r} and {categories!r}.") from None
         self._index = Vocabulary() if dim is None else Hashing(int(dim))
         groups, self._crossed = _grouped(self.cross)
         self._users, self._items = (

@@ -34,7 +34,7 @@ def _trackers(policy: Any) -> list[Tracker]:
 
 def exact_widths(tracker: Tracker, arms: Any) -> NDArray[np.float64]:
     """sqrt(x'(A + ridge I)^-1 x) of each arm, from all rows that the tracker has kept."""
-    if tracker.history.evicts or discount_of(tracker) < 1.0:
+    if tracker.history.dropped or discount_of(tracker) < 1.0:
         raise SettingsError("width_error needs a tracker that keeps all rows, with history=Growing() and no discount.")
     if tracker.scale or tracker.intercept:
         raise SettingsError("width_error is of raw units: give the policy a tracker with scale=False, intercept=False.")

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from driftls.draws import Seed
 from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.history import Growing
 from driftls.paper.actions import ActionSet, LinearBandit
 from driftls.paper.theory import pege_mu_c
 from driftls.schedules import Power
@@ -119,7 +120,15 @@ class PEGE:
             raise SettingsError(f'step must be "averaged", "theorem" or "printed", got {step!r}.')
         guard = step != "printed"  # whose first steps are too large by far: the guard would refuse them
         tracker = GD(
-            actions.dim, step_size=size, regularisation=0.0, averaging=None, steps=1, seed=seed, guard=guard, **RAW
+            actions.dim,
+            step_size=size,
+            regularisation=0.0,
+            averaging=None,
+            steps=1,
+            history=Growing(),
+            seed=seed,
+            guard=guard,
+            **RAW,
         )
         return cls(actions, method=tracker)
 

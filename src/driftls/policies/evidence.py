@@ -39,11 +39,11 @@ class Strength(NamedTuple):
 
 def can_adapt(tracker: Tracker, width: Width) -> bool:
     """Whether the effective degrees of freedom are at hand, and all rows are kept alike."""
-    if tracker.history.evicts or not tracker.scale:
+    if not tracker.scale:
         return False
     if isinstance(tracker, RLS):
-        kept = tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
-        return kept and isinstance(width, ExactWidth | CentredWidth)
+        kept = tracker.discount == 1.0 and not tracker.history.evicts
+        return kept and tracker.method in ("auto", "sherman-morrison") and isinstance(width, ExactWidth | CentredWidth)
     return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth | CentredWidth)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from driftls import schedules
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import CorruptFileError, DimensionError, SettingsError
-from driftls.history import History, Mapped, describe, from_header
+from driftls.history import History, Mapped, from_header
 from driftls.inputs import Stage, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels import learn as kernels
 from driftls.kernels.parts import Frame, Part
@@ -510,7 +510,7 @@ class Tracker(Saveable):
             schedule = getattr(self, name)
             parts.append(f"{name}={schedule.function if isinstance(schedule, Tabulated) else schedule}")
         parts += [f"steps={self.steps}", *(f"{name}={value!r}" for name, value in self._extra_settings().items())]
-        return f"{type(self).__name__}({', '.join(parts)}, history={describe(self.history)}), n={len(self)}"
+        return f"{type(self).__name__}({', '.join(parts)}, history={self.history!r}), n={len(self)}"
 
 
 def whole_number(value: Any, name: str, least: int, most: int = 2**31 - 2) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from driftls.draws import Seed
 from driftls.errors import SettingsError
-from driftls.history import Growing, History
+from driftls.history import ROWS_KEPT, History, Window
 from driftls.inputs import as_rows
 from driftls.kernels import cg, gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
@@ -48,7 +48,7 @@ class StochasticTracker(Tracker):
         with self.lock:
             held = len(history)
             total = held * self.regularisation(held if history.kind == WINDOW else n)  # type: ignore[operator]
-            if self._target is None or history.evicts or len(self._target) > held:
+            if self._target is None or history.dropped or len(self._target) > held:
                 self._target = RLS.of_rows(*history.matrix(), total)
             else:
                 self._target.add_rows(*history.matrix(len(self._target)), total)
@@ -101,7 +101,8 @@ class GD(StochasticTracker):
         Step on the newest row instead of a drawn one, with gamma_n divided by the row's squared norm: normalised
         least mean squares (NLMS). Keeps no history, and follows a theta* that moves.
     history : History
-        Where rows are kept; `Growing()` by default.
+        Where rows are kept. By default `Window(100_000)`, the newest rows, so that memory is bounded; `Growing()` keeps
+        all of them.
     seed : int or Generator
         Of the draws.
     guard : bool
@@ -146,7 +147,7 @@ class GD(StochasticTracker):
             step_size=step_size,
             regularisation=0.0 if newest and regularisation is None else regularisation,
             steps=(1 if newest else STEPS) if steps is None else steps,
-            history=history if newest or history is not None else Growing(),
+            history=history if newest or history is not None else Window(ROWS_KEPT),
             seed=0 if newest else seed,
             guard=guard,
             scale=scale,
@@ -226,7 +227,7 @@ class SVRG(StochasticTracker):
             step_size=Normalised(1 / 3) if step_size is None else step_size,
             regularisation=regularisation,
             steps=steps,
-            history=Growing() if history is None else history,
+            history=Window(ROWS_KEPT) if history is None else history,
             seed=seed,
             guard=guard,
             scale=scale,
@@ -302,7 +303,7 @@ class _TableTracker(StochasticTracker):
             step_size=Normalised(self._default_scale) if step_size is None else step_size,
             regularisation=regularisation,
             steps=steps,
-            history=Growing() if history is None else history,
+            history=Window(ROWS_KEPT) if history is None else history,
             seed=seed,
             guard=guard,
             scale=scale,

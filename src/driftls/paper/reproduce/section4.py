@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from driftls.history import Growing
 from driftls.paper import theory
 from driftls.paper.reproduce.show import of, slope, told
 from driftls.paper.reproduce.work import Job, Options
@@ -49,7 +50,7 @@ def terms(case: str, rows: int, seed: int) -> dict[str, Any]:
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     y = X @ np.full(DIM, DIM**-0.5) + rng.uniform(-1.0, 1.0, rows)
     _, step, lam = CASES[case]
-    tracker = GD(DIM, step_size=step, regularisation=lam, averaging=None, steps=1, seed=rng, **RAW)
+    tracker = GD(DIM, step_size=step, regularisation=lam, averaging=None, history=Growing(), steps=1, seed=rng, **RAW)
     thetas = np.zeros((rows + 1, DIM))
     for n in range(rows):
         tracker.update(X[n], y[n])

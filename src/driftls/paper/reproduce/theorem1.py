@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from driftls.history import Growing
 from driftls.paper import theory
 from driftls.paper.reproduce.show import Ratio, of, slope
 from driftls.paper.reproduce.work import Job, Options
@@ -55,7 +56,9 @@ def errors(dim: int, product: float, rows: int, runs: int, seed: int) -> dict[st
     found: list[list[float]] = []
     for child in rng.spawn(runs):
         y = X @ np.full(dim, dim**-0.5) + child.choice([-1.0, 1.0], rows)
-        tracker = GD(dim, step_size=step, regularisation=0.0, averaging=average, steps=1, seed=child, **RAW)
+        tracker = GD(
+            dim, step_size=step, regularisation=0.0, averaging=average, history=Growing(), steps=1, seed=child, **RAW
+        )
         found.append([])
         for first, last in zip([0, *points], points):
             tracker.partial_fit(X[first:last], y[first:last])
