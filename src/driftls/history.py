@@ -22,7 +22,7 @@ from driftls.kernels.learn import GROWING, NOTHING, RESERVOIR, WINDOW
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import COUNTS, ROWS
 from driftls.persistence import expect, whole
-from driftls.units import Change
+from driftls.units import Change, widened
 
 __all__ = ["Growing", "History", "Mapped", "Reservoir", "Window"]
 
@@ -160,6 +160,17 @@ class History:
         scale = np.append(change.scale, change.after / change.before)
         values[:used] *= scale[self.arrays["indices"][:used]]
 
+    def grow(self, before: int, after: int) -> None:
+        """Rows of `after` features instead of `before`, and the constant behind them, if there is one."""
+        self.dim += after - before
+        self.frame["dim"] = self.dim
+        if self.arrays and self.sparse:
+            index = self.arrays["indices"]
+            index[index == before] = after
+        elif self.arrays:
+            values = self._new("values", (len(self.arrays["values"]), self.dim), np.float64)
+            self.frame["values"] = self.arrays["values"] = widened(self.arrays["values"], values, before, after)
+
     def header(self) -> dict[str, Any]:
         """Settings and counters, for a file."""
         return {
@@ -282,6 +293,11 @@ class Mapped(History):
         except BaseException:
             self.unopen()
             raise
+
+    def grow(self, before: int, after: int) -> None:
+        raise SettingsError(
+            "the files of a Mapped history keep their number of features. Hash them: Features(dim=...)."
+        )
 
     def _map_counts(self) -> None:
         """The counters lie in a file: a process that is killed leaves those of its last whole row."""

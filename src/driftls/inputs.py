@@ -65,7 +65,7 @@ def as_numbers(values: Any, expected: str) -> NDArray[Any]:
     try:
         array = np.asarray(values)
         if array.dtype.kind == "O":
-            if any(isinstance(entry, str | bytes) for entry in array.flat):
+            if values is None or any(isinstance(entry, str | bytes) for entry in array.flat):
                 raise TypeError
             array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):

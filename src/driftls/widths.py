@@ -27,6 +27,7 @@ from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import ridge
 from driftls.trackers import CD, RLS, Tracker
+from driftls.units import widened
 from driftls.width_states import DiagonalState, EnsembleState, ExactState, PhiState, SampleState, WidthState
 
 __all__ = ["DiagonalWidth", "EnsembleWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
@@ -70,6 +71,16 @@ class Width(ABC):
         state.read(draws)
         state.restore(numbers, arrays)
         return state
+
+    def grow(self, state: WidthState, draws: Draws) -> WidthState:
+        """The same state over the features that its tracker has by now; those that are new were never seen."""
+        numbers, arrays = state.snapshot()
+        grown = self._state(state.tracker, state.slots)
+        grown.read(draws)
+        before, after = (one.dim - state.tracker.intercept for one in (state, grown))
+        fresh = grown.snapshot()[1]
+        grown.restore(numbers, {name: widened(array, fresh[name], before, after) for name, array in arrays.items()})
+        return grown
 
     @abstractmethod
     def _state(self, tracker: Tracker, slots: int) -> WidthState:

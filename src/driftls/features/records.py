@@ -82,7 +82,7 @@ class Features(FeatureMap):
             )
         if isinstance(categories, str):
             raise SettingsError(f"categories must be a list of columns, got {categories!r}. Pass [{categories!r}].")
-        self.hashed, self.constant = dim is not None, bool(constant)
+        self.hashed, self.grows, self.constant = dim is not None, dim is None, bool(constant)
         self.cross, self.categories = _pairs_of(cross), tuple(categories)
         self._index = Vocabulary() if dim is None else Hashing(int(dim))
         groups, self._crossed = _grouped(self.cross)
