@@ -90,11 +90,11 @@ class Units:
     def grow(self, dim: int) -> None:
         """Measure `dim` features from now on; those that are new were never seen."""
         if dim > self.dim:
-            arrays = Units(dim, sparse=self.sparse, intercept=self.intercept, scale=self.scale).arrays
-            for name, array in self.arrays.items():
-                arrays[name][: self.dim] = array
-            self.dim, self.arrays = dim, arrays
-            self.frame.set(**arrays, dim=dim)
+            fresh = Units(dim, sparse=self.sparse, intercept=self.intercept, scale=self.scale)
+            for name, array in fresh.frame.arrays.items():
+                array[: self.dim] = self.frame.arrays[name]
+            self.dim, self.arrays = dim, fresh.arrays
+            self.frame.set(**fresh.frame.arrays, dim=dim)
 
     @property
     def asked(self) -> bool:

@@ -35,7 +35,7 @@ INTERPRET = os.environ.get("DRIFTLS_INTERPRET", "") not in ("", "0")
 # argument of a part -> what the compiled function gets in its place
 PART_ARGUMENTS = ("t", "w", "rows", "i", "n", "out", "x")
 ENTRY_ARGUMENTS = ("frame", "i", "n")
-RECORDS = ("t", "w", "rows", "p")  # arguments that are records
+RECORDS = ("t", "w", "rows", "p", "f", "c")  # arguments that are records
 
 INNER: set[Callable[..., Any]] = set()
 PARTS: dict[str, Part] = {}
@@ -178,6 +178,16 @@ def units(address: int) -> Any:
 
 def rows_at(address: int) -> Any:
     """The record of rows at an address."""
+    return record_at(address)
+
+
+def features_at(address: int) -> Any:
+    """The record of features at an address."""
+    return record_at(address)
+
+
+def cells_at(address: int) -> Any:
+    """The record of a table's column at an address."""
     return record_at(address)
 
 
