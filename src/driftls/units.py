@@ -89,6 +89,15 @@ class Units:
             self.arrays["limit"][:] = np.inf
             self.arrays["count"][:] = 1.0  # nothing is ever seen for the first time
 
+    def grow(self, dim: int) -> None:
+        """Measure `dim` features from now on; those that are new were never seen."""
+        if dim > self.dim:
+            fresh = Units(dim, sparse=self.sparse, intercept=self.intercept, scale=self.scale)
+            for name, array in fresh.frame.arrays.items():
+                array[: self.dim] = self.frame.arrays[name]
+            self.dim, self.arrays = dim, fresh.arrays
+            self.frame.set(**fresh.frame.arrays, dim=dim)
+
     @property
     def asked(self) -> bool:
         """Whether it is time for a look."""
@@ -154,3 +163,13 @@ class Units:
         for name, array in found.items():
             self.arrays[name][:] = array
         self.frame.set(**kept)
+
+
+def widened(old: NDArray[Any], into: NDArray[Any], before: int, after: int) -> NDArray[Any]:
+    """What was kept of `before` features, written into the array of one that has `after`; the intercept stays last."""
+    at = [
+        np.append(np.arange(before), after)[:size] if size != wider else np.arange(size)
+        for size, wider in zip(old.shape, into.shape)
+    ]
+    into[np.ix_(*at)] = old
+    return into

@@ -26,6 +26,7 @@ from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import ridge
 from driftls.trackers import RLS, Tracker
+from driftls.units import widened
 from driftls.width_states import CentredState, DiagonalState, ExactState, PhiState, SampleState, WidthState
 
 __all__ = ["CentredWidth", "DiagonalWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
@@ -69,6 +70,16 @@ class Width(ABC):
         state.read(draws)
         state.restore(numbers, arrays)
         return state
+
+    def grow(self, state: WidthState, draws: Draws) -> WidthState:
+        """The same state over the features that its tracker has by now; those that are new were never seen."""
+        numbers, arrays = state.snapshot()
+        grown = self._state(state.tracker, state.slots)
+        grown.read(draws)
+        before, after = (one.dim - state.tracker.intercept for one in (state, grown))
+        fresh = grown.snapshot()[1]
+        grown.restore(numbers, {name: widened(array, fresh[name], before, after) for name, array in arrays.items()})
+        return grown
 
     @abstractmethod
     def _state(self, tracker: Tracker, slots: int) -> WidthState:

@@ -35,7 +35,7 @@ INTERPRET = os.environ.get("DRIFTLS_INTERPRET", "") not in ("", "0")
 # argument of a part -> what the compiled function gets in its place
 PART_ARGUMENTS = ("t", "w", "rows", "i", "n", "out", "x")
 ENTRY_ARGUMENTS = ("frame", "i", "n")
-RECORDS = ("t", "w", "rows", "p")  # arguments that are records
+RECORDS = ("t", "w", "rows", "p", "f", "c")  # arguments that are records
 
 INNER: set[Callable[..., Any]] = set()
 PARTS: dict[str, Part] = {}
@@ -152,6 +152,16 @@ reals, integers, indices = _elements(np.float64), _elements(np.int64), _elements
 # records at an address: each is a function of its own, for which the compiler has another one
 tracker, width, policy, counts, units, rows_at = (_record() for _ in range(6))
 _any_record = _record()
+
+
+def features_at(address: int) -> Any:
+    """The record of features at an address."""
+    return record_at(address)
+
+
+def cells_at(address: int) -> Any:
+    """The record of a table's column at an address."""
+    return record_at(address)
 
 
 def call(address: int, t: int, w: int, rows: int, i: int, n: int, out: int, x: float) -> float:

@@ -20,12 +20,12 @@ def record(integers: str, reals: str = "") -> np.dtype[Any]:
 # Rows of observations or arms. Dense: values is (count, dim). Sparse: row i has values[p] at indices[p] for
 # start[i] <= p < stop[i] <= room. Crossed (arms > 0): row i is the user of line i // arms, moved by shifts[i % arms]
 # features, and, if shared, in front of that unmoved; features is how many a user has. slots: of arms that recur. units: of
-# the features, or 0; scratch: room for standardised rows.
+# the features, or 0; scratch: room for standardised rows; source: where a caller's rows lie, while they are copied.
 ROWS = record(
     """
     address sparse dim count values indices start stop y room slots
     shifts arms shared features
-    units scratch
+    units scratch source
     """
 )
 
@@ -164,3 +164,16 @@ POLICY = record(
     kappa sigmas epsilon errors learned probability
     """,
 )
+
+# Users and items on their way to rows (features.py): names are hashed to `size` indices, or have theirs in a vocabulary,
+# where a cross is found by its key in slots. groups: which columns are crossed. order, raw: room for one row.
+FEATURES = record(
+    """
+    address hashed size constant keys slots slot_count groups columns
+    users items user_start user_code user_value item_start item_code item_value
+    order raw indices values start
+    """
+)
+
+# A column of a table as codes, and where its entries go.
+CELLS = record("address start place codes value cursor code_out value_out")

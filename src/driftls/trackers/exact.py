@@ -79,11 +79,7 @@ class RLS(Tracker):
             scale=scale,
             intercept=intercept,
         )
-        if self.dim > LARGEST_DIM:
-            raise SettingsError(
-                f"an exact tracker keeps {self.dim} x {self.dim} numbers, {16 * self.dim**2 / 2**30:.0f} GB. "
-                "Use SAGA or Diagonal, which keep O(d)."
-            )
+        check_size(self.dim)
         if not isinstance(method, str) or method not in METHODS:
             raise SettingsError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
         self.method = method
@@ -270,6 +266,18 @@ class RLS(Tracker):
             if frame["eager"]:
                 self._make_ready()
 
+    def grow(self, dim: int) -> None:
+        with self.lock:
+            check_size(dim)
+            before, frame = self.dim, self.frame
+            super().grow(dim)
+            if self.sparse is None or not self._state["inverse"].size:
+                return
+            if frame["ridge_now"] > 0.0:
+                np.fill_diagonal(self._state["inverse"][before:dim, before:dim], 1.0 / frame["ridge_now"])
+            else:  # without a ridge, features that were never seen leave A singular
+                frame.set(route=kernels.WAITING, next_try=frame["entered"] + self.inner)
+
     def sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """A + ridge I and b, of all rows."""
         with self.lock:
@@ -355,6 +363,15 @@ class OLS(RLS):
 
     def _saved_settings(self) -> dict[str, Any]:
         return drop(super()._saved_settings(), "regularisation")
+
+
+def check_size(dim: int) -> None:
+    """Refuse matrices that no memory holds."""
+    if isinstance(dim, int) and dim > LARGEST_DIM:
+        raise SettingsError(
+            f"an exact tracker keeps {dim} x {dim} numbers, {16 * dim**2 / 2**30:.0f} GB. "
+            "Use SAGA or Diagonal, which keep O(d)."
+        )
 
 
 def plain(dim: int, regularisation: Any) -> RLS:
