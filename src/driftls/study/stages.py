@@ -69,13 +69,15 @@ def run_study(
 
     Examples
     --------
+    >>> import tempfile
     >>> plan = Plan.parse('''
     ... metrics = ["regret"]
     ... seeds = { report = [1, 2] }
     ... bandits = [{ name = "small", kind = "fixed-arms", dim = 3, arms = 4, rounds = 50 }]
     ... policies = [{ policy = "random" }]
     ... ''')
-    >>> [row.seed for row in run_study(plan, "study", workers=1)]
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     [row.seed for row in run_study(plan, out, workers=1)]
     [1, 2]
     """
     metric = plan.metrics[0]
