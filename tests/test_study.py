@@ -213,7 +213,7 @@ def test_a_key_changes_with_everything_that_the_result_depends_on(monkeypatch):
         for change in (
             {"seed": 2},
             {"knobs": {"kappa": 0.4}},
-            {"policy": "flinucb-cd"},
+            {"policy": "linucb-exact"},
             {"problem": msgspec.structs.replace(bandit, sigma=0.1)},
             {"metrics": ["relative_tracking_error"]},
             {"digest": "of another log"},
