@@ -273,7 +273,7 @@ class Plan(Strict, frozen=True):
         try:
             tables = tomllib.loads(text)
             plan = msgspec.convert(tables, Plan)
-        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
             raise SettingsError(f"the study cannot be run: {str(error).rstrip('.')}.") from None
         return msgspec.structs.replace(plan, logs=[log.found(Path(folder)) for log in plan.logs])
 
