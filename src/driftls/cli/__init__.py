@@ -18,6 +18,9 @@ __all__ = [
     "synth", "warmup",
 ]  # fmt: skip
 
+ORDER = ["reproduce", "synth", "convert", "inspect", "replay", "simulate", "study", "fit", "report", "warmup"]
+app.registered_commands.sort(key=lambda command: ORDER.index(getattr(command.callback, "__name__", "")))  # for --help
+
 GREETING = f"""\
 driftls {__version__}: online least squares and linear bandits at O(d) a round.
 

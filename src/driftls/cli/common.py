@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from driftls.errors import missing_extra
 
 try:
-    import click
     import typer
     from rich import box
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.table import Table
-    from typer.core import TyperGroup
 except ImportError:
     raise missing_extra("typer and rich", "cli", "the command line") from None
 
@@ -33,17 +31,8 @@ __all__ = [
     "progress", "typer",
 ]  # fmt: skip
 
-ORDER = "reproduce synth convert inspect replay simulate study fit report warmup"  # in which help lists commands
-
-
-class _InOrder(TyperGroup):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return ORDER.split()
-
-
 app = typer.Typer(
     name="driftls",
-    cls=_InOrder,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -68,13 +57,14 @@ def features_of(kind: str, form: str, dim: int, articles: int, width: int) -> Fe
     """The features that were asked for; by default one model an article, and for R6A products with its features."""
     from driftls.features import Hashed, OuterProduct, UserArmCrosses, UserOnly
 
+    made: FeatureMap = UserOnly(dim)
     if kind == "outer" or (kind == "auto" and form == "R6A"):
-        return OuterProduct(6, 6)
-    if kind == "hashed":
-        return Hashed(width, user_dim=dim)
-    if kind in ("crosses", "shared"):
-        return UserArmCrosses(dim, articles=articles, shared=kind == "shared")
-    return UserOnly(dim)
+        made = OuterProduct(6, 6)
+    elif kind == "hashed":
+        made = Hashed(width, user_dim=dim)
+    elif kind in ("crosses", "shared"):
+        made = UserArmCrosses(dim, articles=articles, shared=kind == "shared")
+    return made
 
 
 def policies() -> dict[str, Maker]:

@@ -112,10 +112,11 @@ def replay(
             progress=report,
         )
     files = []
-    for name, run in runs.items() if out is not None else ():
-        files += [out / f"{name}.json", out / f"{name}.policy"]
-        replace(run, settings={**run.settings, "command": command}).save(files[-2])
-        players[name].save(files[-1])
+    if out is not None:
+        for name, run in runs.items():
+            files += [out / f"{name}.json", out / f"{name}.policy"]
+            replace(run, settings={**run.settings, "command": command}).save(files[-2])
+            players[name].save(files[-1])
     rows = {name: _summary(run) for name, run in runs.items()}
     partial = any(run.partial for run in runs.values())
     if as_json:

@@ -17,7 +17,7 @@ import driftls.paper
 from driftls.environments import ChurningPool, FixedArms, FreshContexts, Pool
 from driftls.errors import DriftlsError, SettingsError
 from driftls.features import FeatureMap, UserOnly, from_header
-from driftls.policies import Policy
+from driftls.policies import Policy, SharedPolicy
 from driftls.policies.registry import POLICIES, SETTINGS, as_disjoint, make
 from driftls.study.search import most_runs
 
@@ -354,6 +354,6 @@ def _pick(values: list[float] | Range, share: float) -> float:
 
 def build(policy: str, knobs: Knobs, problem: Problem, seed: int) -> Policy:
     """The policy of a setting; with `UserOnly`, one model an article."""
-    made: Policy = make(policy, problem.dim, seed=seed, **knobs)
+    made: SharedPolicy = make(policy, problem.dim, seed=seed, **knobs)
     disjoint = isinstance(problem, Log) and isinstance(problem.made(), UserOnly)
     return as_disjoint(made, seed) if disjoint else made

@@ -80,18 +80,22 @@ def run_study(
 
     def finish(stage: str, label: str, tunings: list[_Tuning], rung: int | None = None) -> list[list[Row]]:
         """The rows of all settings that are left on the first units of the stage, tuning by tuning."""
-        jobs = []
-        for tuning in tunings:
-            most = None if rung is None else tuning.rungs[rung][1]
-            where = units(tuning.problem, stage, plan.seeds)[:most]
-            common = {"problem": tuning.problem, "policy": tuning.policy, "metrics": list(plan.metrics)}
-            jobs.append(
-                [
-                    tasks.Task(knobs=knobs, seed=seed, day=day, digest=digests.get(day, ""), **common)
-                    for knobs in tuning.left
-                    for day, seed in where
-                ]
-            )
+        jobs = [
+            [
+                tasks.Task(
+                    problem=tuning.problem,
+                    policy=tuning.policy,
+                    knobs=knobs,
+                    seed=seed,
+                    metrics=list(plan.metrics),
+                    day=day,
+                    digest=digests.get(day, ""),
+                )
+                for knobs in tuning.left
+                for day, seed in units(tuning.problem, stage, plan.seeds)[: _most(tuning, rung)]
+            ]
+            for tuning in tunings
+        ]
         todo = {task.key: task for of_tuning in jobs for task in of_tuning}
         tell = None if progress is None else partial(progress, label)
         runs = cached.map(tasks.execute, todo, workers=workers, cluster=cluster, progress=tell)
@@ -113,6 +117,10 @@ def run_study(
     finish("report", "report", tunings)
     write(list(found.values()), out / "results.parquet")
     return list(found.values())
+
+
+def _most(tuning: _Tuning, rung: int | None) -> int | None:
+    return None if rung is None else tuning.rungs[rung][1]
 
 
 def _identity(plan: Plan) -> dict[str, Any]:
