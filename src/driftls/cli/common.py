@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Kappa", "OnError", "Seed", "Width", "Workers", "app",
-    "check_policies", "counting", "features_of", "plus_minus", "policies", "print_json", "print_pairs", "print_table",
+    "check_policies", "counting", "features_of", "policies", "print_json", "print_pairs", "print_table",
     "progress", "typer",
 ]  # fmt: skip
 
@@ -116,12 +115,6 @@ def print_pairs(pairs: Iterable[tuple[str, str]], *, notes: Sequence[str] = ()) 
             typer.echo(f"{'':<22}{line}")
     for note in ("", *notes):
         console.print(note, soft_wrap=not console.is_terminal)
-
-
-def plus_minus(mean: float, half: float | None, digits: int = 1) -> str:
-    """A mean with the half-width of its interval, if there is one."""
-    known = half is not None and math.isfinite(half)
-    return f"{mean:,.{digits}f} ± {half:,.{digits}f}" if known else f"{mean:,.{digits}f}"
 
 
 def print_json(result: Any) -> None:

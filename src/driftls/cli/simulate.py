@@ -46,6 +46,7 @@ def simulate(
     """  # noqa: D301
     from driftls.errors import SettingsError
     from driftls.parallel import claim_folder
+    from driftls.report import plus_minus
     from driftls.simulation import simulate as play
     from driftls.study.plan import Bandit
 
@@ -95,7 +96,7 @@ def simulate(
     cells = []
     for name, row in sorted(rows.items(), key=lambda item: item[1]["regret"]):
         tracking = "" if row["tracking_error"] is None else f"{row['tracking_error']:.4f}"
-        regret = common.plus_minus(row["regret"], row["interval"])
+        regret = plus_minus(row["regret"], row["interval"] or float("inf"))
         cells.append([name, regret, f"{row['reward']:,.1f}", tracking, f"{row['us']:.2f}"])
     common.print_table(["policy", "regret", "reward", "tracking error", "µs a round"], cells, notes=notes)
 

@@ -19,7 +19,7 @@ from driftls.persistence import atomic
 from driftls.run import Run, interval
 from driftls.study.tasks import Task
 
-__all__ = ["Effect", "LeaderboardRow", "Row", "curves", "leaderboard", "pareto", "row_of", "sensitivity", "write"]
+__all__ = ["Effect", "LeaderboardRow", "Row", "curves", "leaderboard", "row_of", "sensitivity", "write"]
 
 NAN = float("nan")
 PARTS = ("choose", "learn", "play")  # what a policy's time is spent on; reading and measuring are not its own
@@ -174,15 +174,6 @@ def holm(values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(known) - rank) * value))
         adjusted[place] = largest
     return adjusted
-
-
-def pareto(board: Sequence[LeaderboardRow], *, larger: bool) -> list[LeaderboardRow]:
-    """Those that no other beats in the metric at the same cost or less, the cheapest first; of one problem."""
-    front: list[LeaderboardRow] = []
-    for one in sorted(board, key=lambda one: (one.microseconds, -one.mean if larger else one.mean)):
-        if not front or (one.mean > front[-1].mean if larger else one.mean < front[-1].mean):
-            front.append(one)
-    return front
 
 
 class Effect(NamedTuple):
