@@ -120,10 +120,9 @@ def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def _orphan(process: str) -> bool:
     """Whether there is no process of this number, where that can be asked."""
-    if os.name != "posix" or not process.isdecimal():
-        return False
     try:
-        os.kill(int(process), 0)
+        if os.name == "posix" and process.isdecimal():
+            os.kill(int(process), 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
@@ -139,10 +138,9 @@ def _remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    if path.is_dir() and os.name != "posix":
-        return
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+    if os.name == "posix" or not path.is_dir():
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
