@@ -150,6 +150,7 @@ def test_a_policy_is_asked_and_not_changed() -> None:
     found = estimate(policy, day)
     assert json.dumps(policy.snapshot()[0], default=str) == before
     assert 0.9 < found.without_support < 1.0  # it is deterministic: about one line in 36
+    assert found.estimated.startswith("the policy as it is now")
     assert found.value is not None
 
 
@@ -206,6 +207,7 @@ def test_probabilities_of_a_block_are_those_of_its_events() -> None:
 def test_it_is_told_in_a_few_lines() -> None:
     text = str(estimate(Always(0.2, 0.3, 0.5), Kept(a_log(3)), features=UserOnly(2)))
     assert text.startswith("shrunk_dr leads, since the log is not uniform")
+    assert "Estimated: a fixed policy." in text
     assert "effective" in text.splitlines()[-1]
 
 

@@ -38,7 +38,7 @@ def replay(
     seed: common.Seed = 0,
     delay: Annotated[int, typer.Option(min=0, help="Lines after which a reward is learned.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Lines at most.")] = None,
-    metric: Annotated[list[str] | None, typer.Option(help="regret, tracking_error, width_error.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="regret, tracking_error.")] = None,
     engine: Annotated[Engine, typer.Option(help="The compiled loop, or the one that specifies it.")] = Engine.AUTO,
     on_error: Annotated[OnError, typer.Option(help="At a broken line: stop, or skip and count it.")] = OnError.RAISE,
     out: Annotated[
