@@ -198,8 +198,7 @@ class Pool(Environment):
 
     def round(self, n: int) -> Round:
         """What round n offers."""
-        _check_rounds(n, 1)
-        arms, ids = self._arms(n, 1)
+        arms, ids, _, _ = self.block(n, 1)
         arms = arms if isinstance(arms, csr_array) or arms.ndim == 2 else arms[0]
         return Round(arms, None if ids is None else ids[0])
 
@@ -212,23 +211,19 @@ class Pool(Environment):
             theta = self.theta(n + a)
             if isinstance(arms, csr_array):
                 means[a:b] = (arms[a * self.arms : b * self.arms] @ theta).reshape(-1, self.arms)
-            else:  # the products of `mean`, one a round, so that they agree to the last bit
+            else:  # a product a round, so that blocks of any size agree to the last bit
                 means[a:b] = arms @ theta if arms.ndim == 2 else [rows @ theta for rows in arms[a:b]]
         return Block(arms, ids, means, noise)
-
-    def mean(self, n: int, arms: Array | csr_array) -> Array:
-        """x'theta*_n for each row x of ``arms``."""
-        return np.asarray(arms @ self.theta(n))
 
     def reward(self, n: int, k: int) -> float:
         """The reward of the k-th arm of round n."""
         if not 0 <= k < self.arms:
             raise InputError(f"Round {n} has the arms 0 ... {self.arms - 1}, got {k}.")
-        return self._observe(n, float(self.mean(n, self.round(n).arms)[k]))
+        return self._observe(n, float(self.block(n, 1).means[0, k]))
 
     def best(self, n: int) -> float:
         """The largest mean among the arms of round n."""
-        return float(self.mean(n, self.round(n).arms).max())
+        return float(self.block(n, 1).means.max())
 
 
 class FixedArms(Pool):

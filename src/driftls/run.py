@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from driftls.errors import CorruptFileError, NewerFileError, missing_extra
+from driftls.persistence import atomic
 
 __all__ = ["Run", "described", "interval"]
 
@@ -42,10 +43,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run as JSON, atomically."""
-        path = Path(path)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(self)))))
-        part.replace(path)
+        with atomic(path) as part:
+            part.write_bytes(msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(self)))))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Run:
