@@ -212,7 +212,11 @@ def test_it_is_told_in_a_few_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"), [({"folds": 1}, "folds must be at least 2"), ({"limit": 0}, "limit at least 1")]
+    ("settings", "said"),
+    [
+        ({"folds": 1}, "folds must be a whole number of at least 2"),
+        ({"limit": 0}, "limit must be a whole number of at least 1"),
+    ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):

@@ -429,8 +429,8 @@ def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("call", "message"),
     [
         (lambda path: read(path, on_error="ignore"), "on_error must be 'raise' or 'skip', got 'ignore'"),
-        (lambda path: list(read(path, block=0)), "at least 1 line, got 0"),
-        (lambda path: list(read(path).blocks(-1)), "at least 1 line, got -1"),
+        (lambda path: list(read(path, block=0)), "lines of a block must be a whole number of at least 1, got 0"),
+        (lambda path: list(read(path).blocks(-1)), "lines of a block must be a whole number of at least 1, got -1"),
         (lambda path: read([]), "at least one file"),
     ],
 )

@@ -11,7 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.errors import InputError, SettingsError, missing_extra
+from driftls.errors import InputError, missing_extra
+from driftls.inputs import as_numbers, as_whole
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -107,9 +108,8 @@ def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1, points: Ite
     >>> found.r2 > 0.97, found.rows
     (True, 500)
     """
-    if block < 1:
-        raise SettingsError(f"block must be at least 1 row, got {block}.")
-    marks = None if points is None else sorted(points)
+    block = as_whole(block, "the rows of a block")
+    marks = None if points is None else sorted(as_whole(point, "a point") for point in points)
     seconds = {"predict": 0.0, "learn": 0.0}
     rows = total = absolute = 0.0  # so far: rows, the sum of their targets, and of absolute errors
     sums, noted = np.zeros(2), [(0, 0.0, 0.0)]  # squared errors of the tracker and of the mean; those at each point
@@ -175,7 +175,7 @@ def _blocks(X: Any, y: Any, block: int) -> Iterator[tuple[Any, Floats]]:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InputError(f"block {number}: expected a pair (X, y), got {type(pair).__name__}.")
         rows = pair[0].tocsr() if sp.issparse(pair[0]) else np.asarray(pair[0])
-        targets = np.asarray(pair[1], np.float64)
+        targets = as_numbers(pair[1], "targets must be an array").astype(np.float64)
         if rows.ndim != 2 or targets.shape != (rows.shape[0],):
             raise InputError(
                 f"expected rows (n, dim) and as many targets, got shapes {rows.shape} and {targets.shape}. "

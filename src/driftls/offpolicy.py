@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from driftls.errors import InputError, SettingsError
 from driftls.estimates import Advice, Estimate, Weighted, advise, reward_bounds
 from driftls.features import FeatureMap, UserOnly
+from driftls.inputs import as_whole
 from driftls.log_replay.arms import arms_of, features_for
 from driftls.logs import SyntheticDay, blocks_of, read
 from driftls.logs.events import Block, Floats, Ints
@@ -118,8 +119,9 @@ def estimate(
     >>> found.advice.name, found.leading.low < 0.04 < found.leading.high
     ('shrunk_dr', True)
     """
-    if folds < 2 or (limit is not None and limit < 1):
-        raise SettingsError(f"folds must be at least 2 and limit at least 1, got {folds} and {limit}.")
+    folds, limit = as_whole(folds, "folds", 2), None if limit is None else as_whole(limit, "limit")
+    if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
+        raise SettingsError(f"bounds must be the least and the largest reward, got {bounds!r}.")
     log = log if isinstance(log, Log | SyntheticDay) else read(log)
     first = next(blocks_of(log, limit=1), None)
     if first is None:
@@ -256,7 +258,7 @@ def _shown_rows(features: FeatureMap, part: Block, shown: Ints) -> Any:
     own = None
     if part.arm_features is not None:  # an arm may have other features in other pools
         ids, pool, own = part.pool_ids[shown], np.arange(len(part)), part.arm_features[shown]
-    alone = {"pool_start": np.arange(len(ids) + 1), "pool_ids": ids, "arm_features": own, "truth": None}
+    alone: dict[str, Any] = {"pool_start": np.arange(len(ids) + 1), "pool_ids": ids, "arm_features": own, "truth": None}
     return features.rows(replace(part, pool=pool.astype(np.int32), shown=np.zeros_like(part.shown), **alone))
 
 
@@ -285,7 +287,8 @@ class _Asked:
 
     def estimates(self, logging: Logging, estimated: str) -> Estimates:
         """All estimates, and the one that leads."""
-        lines = Weighted(*np.concatenate(self.columns, axis=1), bounds=self.bounds, most=self.largest)
+        reward, weight, predicted, value = np.concatenate(self.columns, axis=1)
+        lines = Weighted(reward, weight, predicted, value, bounds=self.bounds, most=self.largest)
         advice, found, unseen = advise(logging, fixed=True), lines.all(), self.unseen / len(lines)
         if logging.kind == "skewed":  # no weight is known: the model's value, and no interval
             found = {"dm": Estimate(found["dm"].value, float("nan"), float("nan"))}

@@ -40,7 +40,8 @@ class Checkpoint:
         self._arrays: dict[str, Any] = {}
         if path.exists():
             self._header, self._arrays = persistence.read(path)
-            self._check()
+            with persistence.reading(path):
+                self._check()
 
     def _check(self) -> None:
         header = self._header
@@ -52,13 +53,16 @@ class Checkpoint:
                 raise self._refused(f"a replay with {what}")
         if kept.get("policies") != self.identity["policies"]:
             raise self._refused("a replay whose policies had other settings or seeds, or had learned something else")
+        header["lines"] = int(header["lines"])
+        if len(header["players"]) != len(kept["names"]):
+            raise ValueError("not a state for each policy")
 
     def _refused(self, whose: str) -> SettingsError:
         return SettingsError(f"{self.path}: the checkpoint of {whose}. Delete it, or choose another path.")
 
     def next_stop(self, done: int) -> int:
         """The number of lines at which a piece has to end."""
-        goal = int(self._header["lines"])
+        goal: int = self._header["lines"]
         return goal if done < goal else done - done % self.every + self.every
 
     def step(self, piece: Block) -> None:
@@ -103,7 +107,8 @@ class Checkpoint:
             raise self._refused("a replay of another log")
         for number, (player, kept) in enumerate(zip(self._replay.players, self._header["players"])):
             policy = player.policy  # the caller's own goes on as the one that was saved
-            again = type(policy).from_snapshot(kept["policy"], _part(self._arrays, f"{number}.policy."))
+            with persistence.reading(self.path):
+                again = type(policy).from_snapshot(kept["policy"], _part(self._arrays, f"{number}.policy."))
             vars(policy).update(vars(again))
             for name in STATE:
                 setattr(player, name, kept[name])

@@ -15,6 +15,7 @@ import numpy as np
 
 from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap, Hashed, OuterProduct
+from driftls.inputs import as_whole
 from driftls.log_replay.arms import features_for, runs_of
 from driftls.log_replay.checkpoint import Checkpoint
 from driftls.log_replay.player import PolicyReplay
@@ -51,8 +52,10 @@ class Plan:
             raise SettingsError(f"metrics must be among {', '.join(METRICS)}, got {unknown[0]!r}.")
         if self.engine not in ("auto", "compiled", "python"):
             raise SettingsError(f"engine must be 'auto', 'compiled' or 'python', got {self.engine!r}.")
-        if self.delay < 0 or (self.limit is not None and self.limit < 1):
-            raise SettingsError(f"delay must be at least 0 and limit at least 1, got {self.delay} and {self.limit}.")
+        as_whole(self.delay, "delay", 0)
+        as_whole(1 if self.limit is None else self.limit, "limit")
+        for point in self.points or ():
+            as_whole(point, "a point")
 
     def next_mark(self, done: int) -> int:
         """The next number of lines at which traces are taken."""
@@ -224,10 +227,9 @@ def replay(
     >>> run.rounds, 20 < run.settings["evaluations"] < 120, run.settings["leading"]
     (2000, True, 'replay')
     """
-    if every < 1:
-        raise SettingsError(f"every must be at least 1, got {every}.")
+    every = as_whole(every, "every")
     asked = tuple(dict.fromkeys(("ctr", *metrics)))
-    plan = Plan(asked, engine, delay, limit, None if points is None else tuple(sorted(points)), seed)
+    plan = Plan(asked, engine, delay, limit, None if points is None else tuple(points), seed)
     policies = dict(policy) if isinstance(policy, Mapping) else {type(policy).__name__: policy}
     if not policies:
         raise SettingsError("no policy to replay.")

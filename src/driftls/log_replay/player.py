@@ -191,9 +191,9 @@ class PolicyReplay:
 
     def _run(self, block: Block, line: int, delayed: bool) -> NDArray[np.int64]:
         arms, ids = arms_of_run(self.features, block), ids_of_run(block)
-        told = (block.reward, block.shown) if self.learns and not delayed else (None, None)
+        reward, shown = (block.reward, block.shown) if self.learns and not delayed else (None, None)
         before = time.perf_counter()
-        chosen = play(self.policy, arms, *told, ids, len(block))
+        chosen = play(self.policy, arms, reward, shown, ids, len(block))
         self.seconds["play"] += time.perf_counter() - before
         if delayed:
             count = 1 if self.disjoint else len(ids)

@@ -281,7 +281,7 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
     by_day = not os.fspath(path).endswith(".parquet")
     if by_day and os.path.isdir(path) and os.listdir(path):
         raise SettingsError(f"{os.fspath(path)}: expected a new or an empty folder. Choose another, or remove it.")
-    with whole(path) as part, ExitStack() as files:
+    with whole(path, folder=by_day) as part, ExitStack() as files:
         writers: dict[str, _Writer] = {}
         lines = 0
         for block in log.blocks(ROW_GROUP) if hasattr(log, "blocks") else log:

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftls.errors import SettingsError
+from driftls.inputs import as_whole
 from driftls.kernels.arrays import kernel
 from driftls.logs.events import Block, Event, Floats, Ints, as_starts
 from driftls.logs.log import whole
@@ -84,7 +85,8 @@ class SyntheticDay:
         for entry in fields(self):
             value, (low, high) = getattr(self, entry.name), entry.metadata["limits"]
             low = self.pool_min if entry.name == "pool_max" else low
-            if not low <= value <= high or (entry.type == "int" and value != int(value)):
+            fits = isinstance(value, int | float | np.number) and low <= value <= high
+            if not fits or (entry.type == "int" and value != int(value)):
                 kind = "a whole number" if entry.type == "int" else "a number"
                 raise SettingsError(f"{entry.name} must be {kind} from {low:g} to {high:g}, got {value!r}.")
 
@@ -113,8 +115,7 @@ class SyntheticDay:
 
     def blocks(self, size: int = 32_768, *, truth: bool = False) -> Iterator[Block]:
         """The day in blocks of at most `size` lines, with the click probability of every candidate on request."""
-        if size < 1:
-            raise SettingsError(f"size must be at least 1 line, got {size}.")
+        size = as_whole(size, "the lines of a block")
         kinds = user_kinds(self.anonymous, self.rare)
         rng = self._rng(1)
         for first in range(0, self.lines, size):
