@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.errors import DimensionError, DivergenceError, DriftlsError, InputError
+from driftls.errors import DimensionError, DivergenceError, DriftlsError, InputError, SettingsError
 from driftls.kernels import learn as learn_kernels
 from driftls.kernels import rows as row_kernels
 from driftls.kernels.parts import Frame
@@ -90,6 +90,13 @@ def as_number(value: Any, called: str) -> float:
     if not abs(number) < row_kernels.LARGEST:
         raise InputError(f"{called} must be finite (and below 1e75), got {value!r}. Nothing was learned.")
     return number
+
+
+def as_whole(value: Any, called: str, least: int = 1) -> int:
+    """A setting that counts something."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise SettingsError(f"{called} must be a whole number of at least {least}, got {value!r}.")
+    return int(value)
 
 
 def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:

@@ -150,18 +150,8 @@ def _record() -> Callable[[int], Any]:
 # numbers at an address, `reals(t.u)[j]`; indices are features of sparse rows
 reals, integers, indices = _elements(np.float64), _elements(np.int64), _elements(np.int32)
 # records at an address: each is a function of its own, for which the compiler has another one
-tracker, width, policy, counts, units, rows_at = (_record() for _ in range(6))
+tracker, width, policy, counts, units, rows_at, features_at, cells_at = (_record() for _ in range(8))
 _any_record = _record()
-
-
-def features_at(address: int) -> Any:
-    """The record of features at an address."""
-    return record_at(address)
-
-
-def cells_at(address: int) -> Any:
-    """The record of a table's column at an address."""
-    return record_at(address)
 
 
 def call(address: int, t: int, w: int, rows: int, i: int, n: int, out: int, x: float) -> float:
