@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -51,30 +52,33 @@ def test_jobs_are_done_once_and_told(tmp_path, workers):
         )
         assert data["squares"] == [{"square": [x, x * x], "lost": None} for x in numbers]
     assert calls(tmp_path) == [3, 4, 5, 6]
-    assert told[0] == ("squares", 0, 3)
-    assert told[-1] == ("squares", 3, 3)
-    again = told.index(("squares", 3, 3)) + 1
-    assert told[again] == ("squares", 2, 3)  # found in the folder
-    assert [done for _, done, _ in told[:again]] == sorted(done for _, done, _ in told[:again])
+    again = told.index((3, 3)) + 1
+    assert told[:again] == [(0, 3), (1, 3), (2, 3), (2, 3), (3, 3)]  # the timed one comes last
+    assert told[again] == (1, 3)  # found in the folder
+    assert told[-1] == (3, 3)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_was_done_before_an_error_is_kept(tmp_path, workers):
     for _ in range(2):
         with pytest.raises(InputError, match="negative"):
-            work.do(squares(tmp_path, 2, -1, timed=[-1]), tmp_path / "data", workers, lambda *_: None)
+            work.do(squares(tmp_path, 2, -1, timed=[-1]), tmp_path / "data", workers)
     assert len(list((tmp_path / "data").iterdir())) == 1
     assert calls(tmp_path).count(2) == 1
 
 
-def test_a_job_is_known_by_all_that_it_depends_on(tmp_path):
+def test_a_job_is_known_by_all_that_it_depends_on(tmp_path, monkeypatch):
     log = tmp_path / "day"
     log.write_text("one")
-    names = {Job(square, {"x": x, "folder": folder}).name for x in (1, 2) for folder in ("a", "b", str(log))}
-    assert len(names) == 6
+    keys = {Job(square, {"x": x, "log": name}).key for x in (1, 2) for name in ("", str(log))}
+    assert len(keys) == 4
     log.write_text("another")
-    assert Job(square, {"x": 1, "folder": str(log)}).name not in names
-    assert Job(square, {"x": 1, "folder": "a"}, True).name in names
+    assert Job(square, {"x": 1, "log": str(log)}).key not in keys
+    assert Job(square, {"x": 1, "log": ""}, True).key in keys
+    work._sources.cache_clear()
+    monkeypatch.setattr(work, "sha256", lambda content: hashlib.sha256(content + b" "))  # as if every file had changed
+    assert Job(square, {"x": 1, "log": ""}).key not in keys
+    work._sources.cache_clear()
 
 
 def test_an_unknown_experiment_is_refused(tmp_path):
@@ -118,9 +122,9 @@ def test_baselines_are_exact_linucb(name):
 
 
 def test_the_crossing_is_none_where_there_is_none():
-    low, high = [(10, 1.0), (100, 2.0)], [(10, 3.0), (100, 3.0)]
-    assert scaling.crossing(low, high) is None
-    assert scaling.crossing(high, low) is None
+    low, high = [1.0, 2.0], [3.0, 3.0]
+    assert scaling.crossing([10, 100], low, high) is None
+    assert scaling.crossing([10, 100], high, low) is None
 
 
 def test_a_ratio_has_the_interval_that_it_should():
@@ -204,7 +208,7 @@ def little_page(folder):
         ]
         for name, each in reproduce.EXPERIMENTS.items()
     }
-    data = work.do(jobs, folder, 1, lambda *_: None)
+    data = work.do(jobs, folder, 1)
     return report.Page("Little", "", [each.show(options, data[name]) for name, each in reproduce.EXPERIMENTS.items()])
 
 

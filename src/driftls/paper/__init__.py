@@ -119,10 +119,7 @@ def _maker(make: Callable[..., LinUCB]) -> Maker:
 
 
 POLICIES: dict[str, Maker] = {
-    "linucb": _maker(linucb),
-    "flinucb-gd": _maker(flinucb_gd),
-    "flinucb-svrg": _maker(flinucb_svrg),
-    "flinucb-sag": _maker(flinucb_sag),
+    make.__name__.replace("_", "-"): _maker(make) for make in (linucb, flinucb_gd, flinucb_svrg, flinucb_sag)
 }
 for _name, _make in POLICIES.items():
     register(_name, _make)
