@@ -18,7 +18,7 @@ import pytest
 from driftls import report
 from driftls.errors import InputError, SettingsError
 from driftls.paper import reproduce
-from driftls.paper.reproduce import baselines, ctr, replays, runtimes, scaling, show, work
+from driftls.paper.reproduce import baselines, ctr, replays, runtimes, show, work
 from driftls.paper.reproduce.work import Job, Options
 
 GOLDEN = Path(__file__).parent / "golden" / "reproduce.json"
@@ -121,12 +121,6 @@ def test_baselines_are_exact_linucb(name):
     np.testing.assert_allclose(policy.inverse, np.linalg.inv(A), rtol=1e-9, atol=1e-12)
 
 
-def test_the_crossing_is_none_where_there_is_none():
-    low, high = [1.0, 2.0], [3.0, 3.0]
-    assert scaling.crossing([10, 100], low, high) is None
-    assert scaling.crossing([10, 100], high, low) is None
-
-
 def test_a_ratio_has_the_interval_that_it_should():
     """Of ratios of medians of five lognormal times, some 95% of intervals hold the true one, 3."""
     rng = np.random.default_rng(0)
@@ -215,7 +209,7 @@ def little_page(folder):
 def test_every_part_of_the_paper_has_its_place(tmp_path, little):
     assert [section.name for section in little.sections] == list(reproduce.EXPERIMENTS)
     assert all(section.text and section.items for section in little.sections)
-    assert all(section.claims for section in little.sections if section.name != "settings")
+    assert all(section.claims for section in little.sections)
     items = [item.name for section in little.sections for item in section.items]
     assert len(items) == len(set(items))
     assert {"tracking-absolute", "tracking-relative", "tracking-ours", "run-times-paper", "ctr-share"} < set(items)

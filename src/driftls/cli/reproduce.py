@@ -28,7 +28,7 @@ def reproduce(
 ) -> None:
     """Do the paper's experiments again, then with what we recommend, and write one page about it.
 
-    Names for --only: run-times, ctr, tracking, theorem-1, theorem-2, section-4, scaling, settings.
+    Names for --only: run-times, ctr, tracking, theorem-1, theorem-2, section-4, scaling.
     The paper's own plots are figure-1 (run times) and figure-2 (tracking error). What is measured is kept in
     the folder: interrupted, the same command goes on where it was. Without --quick or --full it takes some 20
     minutes on 2 cores that do nothing else.

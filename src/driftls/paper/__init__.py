@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from driftls.draws import Seed
-from driftls.errors import SettingsError
 from driftls.history import History
 from driftls.paper.actions import ActionSet
 from driftls.paper.pege import PEGE
@@ -109,8 +108,6 @@ def fpege_gd(actions: ActionSet, *, step: Literal["theorem", "printed"] = "theor
     >>> fpege_gd(Sphere(3), step="printed").tracker.step_size
     Power(scale=4.0, offset=0.0, exponent=1.0)
     """
-    if step not in ("theorem", "printed"):
-        raise SettingsError(f'step must be "theorem" or "printed", got {step!r}: the paper has no other.')
     return PEGE.fast(actions, step=step, seed=seed)
 
 

@@ -17,7 +17,7 @@ from driftls.report.model import Dot, Dots, Figure, Line, Lines, Mark, number, p
 __all__ = ["DARK", "LIGHT", "NAMES", "STYLE", "inline", "save", "spread", "variables"]
 
 WIDTH, HEIGHT, ROW = 400.0, 250.0, 20.0  # on a phone's 390 px the text is still 10 px high
-SMALL = 0.62  # of that height, in the picture of a finding
+SMALL = (350.0, 155.0)  # width and height of a picture beside a finding
 SIZE, LETTER = 11.0, 6.2  # of the font, and the mean width of a letter
 LABEL = SIZE * 1.25  # from one label to the next
 DASHES = {"solid": "", "dashed": ' stroke-dasharray="6 3"', "dotted": ' stroke-dasharray="1.5 3"'}
@@ -42,9 +42,10 @@ def variables(look: dict[str, str]) -> str:
 
 def inline(figure: Figure, *, small: bool = False) -> str:
     """An SVG element for a page whose style sheet has `STYLE` and the colours."""
-    height, body = _dots(figure) if isinstance(figure, Dots) else _lines(figure, HEIGHT * (SMALL if small else 1.0))
+    width, height = SMALL if small else (WIDTH, HEIGHT)
+    height, body = _dots(figure, width) if isinstance(figure, Dots) else _lines(figure, width, height)
     label = escape(f"{figure.title}. {figure.caption}")
-    return f'<svg viewBox="0 0 {WIDTH:g} {height:.4g}" role="group" aria-label="{label}">{"".join(body)}</svg>'
+    return f'<svg viewBox="0 0 {width:g} {height:.4g}" role="group" aria-label="{label}">{"".join(body)}</svg>'
 
 
 def save(figure: Figure, folder: Path) -> Path:
@@ -103,7 +104,7 @@ def _usable(value: float, log: bool) -> bool:
     return math.isfinite(value) and abs(value) < HUGE and (value > 1.0 / HUGE or not log)
 
 
-def _lines(figure: Lines, height: float) -> tuple[float, list[str]]:
+def _lines(figure: Lines, width: float, height: float) -> tuple[float, list[str]]:
     log_x, log_y = "x" in figure.log, "y" in figure.log
     shown = [
         (line, points)
@@ -113,7 +114,7 @@ def _lines(figure: Lines, height: float) -> tuple[float, list[str]]:
     across = [mark for mark in figure.marks if mark.axis == "y"]
     labels = [line.label for line, _ in shown] + [mark.label for mark in across]
     height = max(height, 60.0 + LABEL * len(labels))
-    top, bottom, right = 24.0, height - 36.0, WIDTH - 14.0 - LETTER * _longest(labels)
+    top, bottom, right = 24.0, height - 36.0, width - 14.0 - LETTER * _longest(labels)
     ys = [y for _, points in shown for _, y in points] + [mark.at for mark in across]
     ys += _bands([line for line, _ in shown], ys, log_y)
     down = Axis.around(ys if log_y else [0.0, *ys], log_y, bottom, top)
@@ -162,11 +163,11 @@ def _series(line: Line, points: list[Point], x_name: str, over: Axis, down: Axis
     return "".join(parts) + _label(line.label, over.end, place, places[-1]) + "</g>"
 
 
-def _dots(figure: Dots) -> tuple[float, list[str]]:
+def _dots(figure: Dots, width: float) -> tuple[float, list[str]]:
     values = [_value(dot) for dot in figure.dots]
     height = 58.0 + ROW * len(figure.dots)
     left = 8.0 + LETTER * _longest([dot.label for dot in figure.dots])
-    right, top, bottom = WIDTH - 8.0 - LETTER * _longest(values), 20.0, height - 36.0
+    right, top, bottom = width - 8.0 - LETTER * _longest(values), 20.0, height - 36.0
     reach = [value for dot in figure.dots for value in (dot.value, *(dot.interval or ()))]
     reach += [mark.at for mark in figure.marks]
     over = Axis.around(reach, "x" in figure.log, left + 6.0, right - 6.0, 0.03)

@@ -94,9 +94,11 @@ def _section(section: Section) -> str:
     text = "".join(f"<p>{_text(paragraph)}</p>" for paragraph in section.text)
     figures = "\n".join(_figure(item) for item in section.items if not isinstance(item, Table))
     figures = f'<div class="figures">{figures}</div>' if figures else ""
-    details = text + "\n".join(_table(item) for item in section.items if isinstance(item, Table))
+    tables = "\n".join(_table(item) for item in section.items if isinstance(item, Table))
+    details = text + tables
     if section.claims and details:
-        details = f"{figures}<details><summary>How it was measured, and the numbers</summary>{details}</details>"
+        title = "How it was measured" + (", and the numbers" if tables else "")
+        details = f"{figures}<details><summary>{title}</summary>{details}</details>"
     else:
         details += figures
     return f'<section id="{section.name}"><h2>{_text(section.title)}</h2>{claims}\n{details}</section>'

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from driftls.errors import SettingsError
-from driftls.paper.reproduce import ctr, runtimes, scaling, section4, settings, theorem1, theorem2, tracking
+from driftls.paper.reproduce import ctr, runtimes, scaling, section4, theorem1, theorem2, tracking
 from driftls.paper.reproduce.work import Options, Progress, do
 from driftls.report import Page, how
 
@@ -21,7 +21,6 @@ EXPERIMENTS: dict[str, ModuleType] = {
     "theorem-2": theorem2,
     "section-4": section4,
     "scaling": scaling,
-    "settings": settings,
 }
 ALIASES = {"figure-1": "run-times", "figure-2": "tracking"}  # the paper's two plots, in its order
 LEAD = (
@@ -29,8 +28,8 @@ LEAD = (
     "to bandits”. Here each of its experiments and claims is measured again, beside what we recommend."
 )
 QUICK = (
-    " This is the quick run, on short synthetic days and streams. It cannot say what a real log would (`--log` can), "
-    "nor what long runs and large d would (`driftls reproduce` and `--full` can)."
+    " This is the quick run, on short synthetic days and streams. It cannot say what real logs would (`--log` can), "
+    "nor how long runs end and what many features cost (`driftls reproduce` and `--full` can)."
 )
 
 

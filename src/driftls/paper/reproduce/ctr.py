@@ -1,4 +1,4 @@
-"""The CTR score: LinUCB, its three variants, and what we recommend."""
+"""The CTR score: LinUCB, its three variants, and what we recommend; the table of settings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ from driftls.paper.reproduce.replays import DEFAULT, DIM, KAPPA, LINUCB, POLICIE
 from driftls.paper.reproduce.show import colour, share, told, verdict
 from driftls.paper.reproduce.work import Job, Options
 from driftls.report import Claim, Dot, Dots, Finding, Item, Mark, Section, Table, plus_minus
+from driftls.schedules import Normalised
 
 REPEATS = 4  # of the paper's variants on each day: luck decides them, and they are cheap
 ARTICLES = list(POLICIES)[6:]  # one model an article
+SETTINGS = {  # as the paper prints them
+    "fLinUCB-GD": "λₙ = 1/n^(1−α), α = 0.6; γₙ = 1/(100 + n)",
+    "fLinUCB-SVRG": "λₙ = 1/n; γₙ = 0.0005",
+    "fLinUCB-SAG": "λₙ = 1/n; γₙ = 0.005",
+}
 TEXT = [
     "The paper prints no score, no κ, and not how a user and an article become a vector. Here they are pairs of user "
     f"feature and article, hashed to d = {DIM}, and κ = {KAPPA}, the standard deviation of a click. Our default is "
@@ -85,7 +91,7 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
         ),
     ]  # fmt: skip
     level = "more than" if beats else "no more than"
-    name = "`DisjointLinUCB` as it comes" if ours == DEFAULT else ours
+    name = "`DisjointLinUCB` as it comes, one model an article," if ours == DEFAULT else ours
     findings = [
         Finding(
             "What does it lose?",
@@ -94,7 +100,7 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
         ),
         Finding(
             "What would we use instead?",
-            f"{name}, with one model for each article: it earns {per[ours]} of LinUCB's clicks.",
+            f"{name} earns {per[ours]} of LinUCB's clicks.",
             _dots("clicks-ours", shares, [LINUCB, *ARTICLES]),
         ),
     ]
@@ -108,8 +114,30 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
         f"{len(data)} days of {data[0]['rounds']:,.0f} rounds that count. Mean ± half of the 95% interval. Our default "
         f"says of itself: “{data[0]['default']}”."
     )
-    items: list[Item] = [_dots("ctr-share", shares, list(POLICIES)), Table("ctr", "Click rates", head, rows, note)]
+    table = Table("ctr", "Click rates", head, rows, note)
+    items: list[Item] = [_dots("ctr-share", shares, list(POLICIES)), table, _settings()]
     return Section("ctr", "Click rates", TEXT, items, claims=claims, findings=findings)
+
+
+def _settings() -> Table:
+    """The paper's table of settings, and the settings as used: as the policies say it themselves."""
+    rows = []
+    for name, make in POLICIES.items():
+        policy = make(0)
+        tracker = policy.tracker
+        used = f"λₙ = {_formula(tracker.regularisation)}; γₙ = {_formula(tracker.step_size)}"
+        used = "found in the data" if name == DEFAULT else used.removesuffix("; γₙ = 0")
+        rows.append([name, SETTINGS.get(name, "–"), used, type(tracker).__name__, type(policy.width).__name__])
+    head = ["policy", "printed", "as used", "tracker", "width"]
+    return Table("settings", "Settings", head, rows, "The paper prints no κ and no ridge of LinUCB (here 1).")
+
+
+def _formula(schedule: Any) -> str:
+    if isinstance(schedule, Normalised):
+        return f"{schedule.scale:.2g}/max‖x‖²"
+    below = f"({schedule.offset:g} + n)" if schedule.offset else "n"
+    power = f"^{schedule.exponent:g}" if schedule.exponent != 1.0 else ""
+    return f"{schedule.scale:g}" + (f"/{below}{power}" if schedule.exponent else "")
 
 
 def _dots(name: str, shares: dict[str, tuple[float, float]], policies: list[str]) -> Dots:

@@ -11,7 +11,7 @@ from driftls.paper.reproduce.baselines import BASELINES
 from driftls.paper.reproduce.replays import DEFAULT, DIM, KAPPA, LINUCB, POLICIES, VARIANTS, Arms, day_of, pieces_of
 from driftls.paper.reproduce.show import colour, ratio, spread, verdict
 from driftls.paper.reproduce.work import Job, Options
-from driftls.report import Claim, Dot, Dots, Finding, Item, Mark, Section, Table, number
+from driftls.report import Claim, Dot, Dots, Finding, Mark, Section, Table, number
 
 PRINTED = {  # ms on days 2 and 4
     LINUCB: (1_367_018, 1_717_997),
@@ -105,7 +105,7 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
         speeds,
     )
     printed = [Dot(method, ms[0] / 1000, None, colour(method)) for method, ms in PRINTED.items()]
-    here = "Choosing and learning, one core: medians and quartiles of the repetitions. Exact methods first."
+    here = f"Choosing and learning, one core: medians and quartiles of {len(data)} repetitions. Exact methods first."
     figures = [
         Dots("run-times-printed", "As the paper reports it", "Its day 2, on its machine.", "seconds", printed, "x"),
         Dots("run-times", "Here", here, "µs a line", [spread(method, own) for method, own in times.items()], "x"),
@@ -115,14 +115,9 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
         own = (number(PRINTED[LINUCB][k] / ms[k]) for ms in PRINTED.values())
         rows.append([f"paper: LinUCB over it, day {day}", *own])
     rows += [[f"here: {slow} over it", *(str(ratio(times[slow], times[each])) for each in PRINTED)] for slow in SLOW]
-    note = "What the paper prints; then how many times as long each exact method takes here."
-    ratios = Table("run-times-paper", "How many times as long LinUCB takes", ["", *PRINTED], rows, note)
-    rows = [
-        [method, *(number(value) for value in np.quantile(own, [0.5, 0.0, 0.25, 0.75, 1.0])),
-         f"{DENSE if method in BASELINES else data[0]['lines']:,}"]
-        for method, own in times.items()
-    ]  # fmt: skip
-    head = ["method", "median", "least", "quartile", "quartile", "most", "lines"]
-    note = f"{len(data)} repetitions. Times of a machine that does other work are too long: compare ratios."
-    items: list[Item] = [*figures, ratios, Table("run-times-all", "µs a line", head, rows, note)]
-    return Section("run-times", "Run times", TEXT, items, claims=[claim], findings=[finding])
+    note = (
+        "What the paper prints; then how many times as long each exact method takes here. Times of a machine that does "
+        "other work are too long: compare ratios."
+    )
+    table = Table("run-times-paper", "How many times as long LinUCB takes", ["", *PRINTED], rows, note)
+    return Section("run-times", "Run times", TEXT, [*figures, table], claims=[claim], findings=[finding])

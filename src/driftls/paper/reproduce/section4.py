@@ -71,7 +71,7 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
     falls = [slope(n[late:], one["drift"][late:]) for one in of(data, case="discussed")]
     claims = [
         Claim(
-            "To forget where it started, fRLS-GD must regularise by a λₙ of order n^(α−1) at least.",
+            "To forget where it started, fRLS-GD must regularise by a λₙ that falls no faster than n⁻⁰·⁴.",
             f"After {n[-1]:,} rounds the start counts for {told(start['discussed'])} of the solution's length with "
             f"it, and for {told(start['constant'])} with a constant ridge.",
             verdict(bool(np.mean(start["discussed"]) < np.mean(start["constant"]))),

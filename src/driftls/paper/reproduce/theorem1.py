@@ -117,10 +117,9 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
     drawn.append(Line("1/√n", n.tolist(), (0.3 * ours[0]["mean"][-1] * np.sqrt(n[-1] / n)).tolist(), 0, "dotted"))
     caption = "The mean error and the theorem's bound on it fall side by side with 1/√n, dotted."
     dims = Lines("theorem-1-dims", "Several d, μc/4 = 3/4", caption, *axes, drawn)
-    dashes = {PRODUCTS["i"]: "dotted", PRODUCTS["ii"]: "dashed"}
     names = {product: f"({key.split(',')[0]}) μc/4 = {product:.2f}" for key, product in PRODUCTS.items()}
-    drawn = [_mean(name, ten[product], dashes.get(product, "solid")) for product, name in names.items()]
-    drawn.append(_mean("Polyak's average", ten[POLYAK], "dashed", 6))
+    drawn = [_mean(name, ten[product], "solid" if "iii" in name else "dashed") for product, name in names.items()]
+    drawn.append(_mean("Polyak's average", ten[POLYAK], "dotted"))
     caption = "The mean error in the appendix's regimes (i) to (iii), and of the average of iterates, step n⁻⁰·⁶."
     regimes = Lines("theorem-1-regimes", "The regimes of μc, d = 10", caption, *axes, drawn)
     rows = []
@@ -137,5 +136,5 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
     return Section("theorem-1", "Theorem 1: the error of fOLS-GD", TEXT, items, claims=claims, findings=findings)
 
 
-def _mean(label: str, each: dict[str, Any], dash: str = "solid", shade: int = 2) -> Line:
-    return Line(label, each["n"], each["mean"], shade, dash, each["low"], each["high"])
+def _mean(label: str, each: dict[str, Any], dash: str = "solid") -> Line:
+    return Line(label, each["n"], each["mean"], 2, dash, each["low"], each["high"])
