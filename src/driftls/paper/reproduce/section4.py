@@ -21,10 +21,9 @@ CASES: dict[str, tuple[str, str, Any, Any]] = {
 }
 TERMS = {"total": (2, "solid"), "drift": (0, "solid"), "sampling": (0, "dashed"), "initial": (0, "dotted")}
 TEXT = [
-    "The paper splits the error of fRLS-GD into the start that is not forgotten, the drift of the solution, and the "
-    "noise of the drawn rows. It has no experiment on it. Here: d = 8, eigenvalues from 1 to 1/1000. Every round's "
-    "step is split exactly (the terms add up to the error, which as printed they do not); lengths are relative to the "
-    "solution's.",
+    "The paper splits the error of fRLS-GD into the start that is not forgotten (initial), the drift of the solution, "
+    "and the noise of the drawn rows (sampling), without an experiment. Here: d = 8, eigenvalues from 1 to 1/1000. "
+    "Every round's step is split exactly: the terms add up to the error, which as printed they do not.",
     "The first claim holds if the start counts for less with the λₙ that section 4 asks for than with a constant one. "
     "The second holds if with that λₙ the drift does not fall (slope above -0.1), in part if it falls more slowly than "
     "the 1/√n that Theorem 1 has where features are controlled.",

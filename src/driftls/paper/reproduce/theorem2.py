@@ -28,9 +28,9 @@ TIMED: dict[str, Any] = {**METHODS, EXACT: lambda actions, seed: PEGE(actions)}
 DASHES = {BOX: "dashed", EXACT: "dashed", "averaged steps": "dotted"}
 TEXT = [
     "The paper has no experiment on it. Here: the unit sphere, ‖θ*‖ = 1, noise uniform on [-1, 1]. fPEGE-GD has "
-    "Theorem 1's step with the c that its condition asks for; the step c/n of the algorithm's box, whose first steps "
-    "are larger than any stable one, is drawn as well. PEGE explores one basis again and again, so exact least squares "
-    "is the mean reward of each direction: that is timed, too.",
+    "Theorem 1's step; the step c/n of the algorithm's box, whose first steps are larger than any stable one, is drawn "
+    "as well. PEGE explores one basis again and again, so exact least squares is the mean reward of each direction: "
+    "that is timed, too.",
     "The first claim holds if the slope of log regret against log n over the last tenfold of rounds is below 0.65, and "
     "the regret below log⁴ n times PEGE's; in part if one of both. The second holds if the box's step has at most "
     "twice PEGE's regret at the largest d. The third holds if a phase takes less time than in either exact form, in "
