@@ -180,10 +180,12 @@ def test_a_log_is_replayed_and_counts_the_lines_that_match(tmp_path):
 
     path = tmp_path / "day.gz"
     synthetic_day(lines=900, seed=4).write(path)
-    told = ctr.score(lines=10**9, seed=0, day=2, log=str(path))
+    given = {"seed": 0, "day": 2, "log": str(path)}
+    jobs = [Job(ctr.score, {"lines": 10**9, **given}), Job(runtimes.spent, {"lines": 300, **given})]
+    told, spent = work.do({"both": jobs}, tmp_path, 1)["both"]
     assert 5 < told["rounds"] < 90
     assert set(replays.POLICIES) < set(told)
-    assert runtimes.spent(lines=300, seed=0, day=2, log=str(path))["times"].keys() == set(runtimes.METHODS)
+    assert spent["times"].keys() == set(runtimes.METHODS)
 
 
 # -- the whole page, from little work ----------------------------------------------------------------------------------

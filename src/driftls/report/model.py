@@ -60,10 +60,12 @@ def _cell(cell: Any) -> Any:
     return cell if safe else f"'{cell}"
 
 
+@dataclass(frozen=True)
 class _Named:
     """A name is an id of the page and a file's name: letters, digits, _ and - alone, wherever it came from."""
 
     name: str
+    title: str
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", re.sub(r"[^\w-]+", "-", self.name, flags=re.ASCII)[:80])
@@ -134,8 +136,6 @@ class Line:
 class Lines(_Item):
     """A figure of series over one pair of axes; `log` says which of the axes are logarithmic."""
 
-    name: str
-    title: str
     caption: str
     x: str
     y: str
@@ -171,8 +171,6 @@ class Dot:
 class Dots(_Item):
     """A figure of single values, one a row."""
 
-    name: str
-    title: str
     caption: str
     x: str
     dots: Sequence[Dot]
@@ -189,8 +187,6 @@ class Dots(_Item):
 class Table(_Item):
     """Rows of cells that are text already: what is shown is what is copied."""
 
-    name: str
-    title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
@@ -227,8 +223,6 @@ class Section(_Named):
     Where there are claims, they come first, and tables and text are folded away.
     """
 
-    name: str
-    title: str
     text: Sequence[str]
     items: Sequence[Item] = ()
     found: str = ""
