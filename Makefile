@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check fuzz ir bench figures clean
+.PHONY: demo test check docs fuzz ir bench figures clean
 
 $(VENV)/.user: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,6 +27,9 @@ check: $(VENV)/.dev  ## style, types, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.dev  ## the documentation site, in site/: open site/index.html, no server is needed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --site-dir site
+
 ir: $(VENV)/.dev  ## the kernels' LLVM IR that is shipped, so that a first result does not wait for the compiler; after an edit of kernels/
 	rm -rf src/driftls/kernels/ir .ir
 	DRIFTLS_CACHE_DIR=.ir $(BIN)/driftls warmup
@@ -44,4 +47,4 @@ figures: $(VENV)/.dev  ## measure the tables of the docs whose sources have chan
 	$(BIN)/python -m benchmarks --write
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo site
