@@ -21,7 +21,7 @@ from driftls.environments import FixedArms, FreshContexts, Jumps, Rotates
 from driftls.features import UserOnly
 from driftls.history import Window
 from driftls.logs import synthetic_day
-from driftls.policies import DisjointLinUCB, EnsembleTS, Greedy, LinUCB
+from driftls.policies import DisjointLinUCB, Greedy, LinUCB
 from driftls.simulation import simulate
 from driftls.trackers import CD, GD, RAW, RLS, SAGA, Diagonal
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
@@ -45,10 +45,8 @@ def _linucb(tracker: Any, width: Any, seed: int) -> LinUCB:
 EXACT = "exact LinUCB"
 FIXED: dict[str, Make] = {
     EXACT: lambda s: _exact(DIM),
-    "CD + φ-CD": lambda s: _linucb(CD(DIM, **RAW), PhiWidth(method="cd"), s),
     "SAGA (4 steps) + φ": lambda s: _linucb(SAGA(DIM, steps=4, seed=s, **RAW), PhiWidth(), s),
     "SAGA (4 steps) + diagonal": lambda s: _linucb(SAGA(DIM, steps=4, seed=s, **RAW), DiagonalWidth(), s),
-    "EnsembleTS, 100 members, κ = 0.2": lambda s: EnsembleTS(DIM, members=100, kappa=0.2, seed=s),
     "greedy": lambda s: Greedy(RLS(DIM, **RAW), seed=s),
     "fLinUCB-GD as printed": lambda s: paper.flinucb_gd(DIM, kappa=KAPPA, seed=s),
 }
@@ -149,7 +147,6 @@ CASES: dict[str, dict[str, Any]] = {
         "seeds": (100, 20),
         "policies": {
             "LinUCB, default": lambda s: LinUCB(DIM, seed=s),
-            "CD + φ-CD": lambda s: LinUCB(tracker=CD(DIM, **RAW), width=PhiWidth(method="cd"), sigmas=2.0, seed=s),
         },
     },
 }
@@ -189,7 +186,7 @@ DISCOUNT, MEMORY = 0.998, 500
 MOVES: dict[str, Any] = {"jumps every 2,500": Jumps(2500), "turns once in 10,000": Rotates(10_000)}
 MOVING: dict[str, Make] = {
     "exact D-LinUCB": lambda s: _exact(DIM, discount=DISCOUNT, method="inverse"),
-    "CD, discounted, + φ-CD": lambda s: _linucb(CD(DIM, discount=DISCOUNT, **RAW), PhiWidth(method="cd"), s),
+    "exact, the ridge fades too": lambda s: _exact(DIM, discount=DISCOUNT, method="sherman-morrison"),
     "exact, no forgetting": lambda s: _exact(DIM),
     f"SAGA, window of {MEMORY}, + φ": lambda s: _linucb(
         SAGA(DIM, history=Window(MEMORY), seed=s, **RAW), PhiWidth(steps=4), s

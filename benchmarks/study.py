@@ -62,7 +62,7 @@ def fit(options: Options) -> Table:
         begin = time.process_time()
         some = paths[: max(1, len(paths) // 4)]
         alone = sum(len(block) for path in some for block in read(path).blocks()) / (time.process_time() - begin)
-        for name in ("flinucb-cd", "flinucb-saga"):
+        for name in ("linucb-exact", "flinucb-saga"):
             tell(name)
             history = {"history": Reservoir(20_000)} if name == "flinucb-saga" else {}
             policy = make(name, 136, seed=0, **history)

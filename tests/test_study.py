@@ -103,12 +103,12 @@ def test_a_grid_has_every_combination_and_the_ends_of_a_range():
 
 def test_draws_depend_on_the_seed_of_the_search_and_stay_in_range():
     spec = PolicySpec(
-        policy="ensemble-ts",
-        knobs={"kappa": {"low": 0.1, "high": 10.0, "scale": "log"}, "members": {"low": 5.0, "high": 9.0}},
+        policy="flinucb-saga",
+        knobs={"kappa": {"low": 0.1, "high": 10.0, "scale": "log"}, "steps": {"low": 5.0, "high": 9.0}},
     )
     first, again, other = (spec.settings(Search(method="random", draws=50, seed=seed), 0) for seed in (1, 1, 2))
     assert first == again != other
-    assert all(0.1 <= knobs["kappa"] <= 10.0 and knobs["members"] in range(5, 10) for knobs in first)
+    assert all(0.1 <= knobs["kappa"] <= 10.0 and knobs["steps"] in range(5, 10) for knobs in first)
     # half of the draws below the middle of a log scale: 50 coins, 4 standard deviations
     assert abs(sum(knobs["kappa"] < 1.0 for knobs in first) - 25) <= 4 * math.sqrt(50) / 2
 
@@ -214,7 +214,7 @@ def test_a_key_changes_with_everything_that_the_result_depends_on(monkeypatch):
         for change in (
             {"seed": 2},
             {"knobs": {"kappa": 0.4}},
-            {"policy": "flinucb-cd"},
+            {"policy": "linucb-exact"},
             {"problem": msgspec.structs.replace(bandit, sigma=0.1)},
             {"metrics": ["relative_tracking_error"]},
             {"digest": "of another log"},

@@ -117,14 +117,14 @@ def fit(
 
 def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
     tracker, width = policy.tracker, policy.width
-    sums = isinstance(width, DiagonalWidth) or (isinstance(width, PhiWidth) and width.method == "gd")
+    sums = isinstance(width, DiagonalWidth) or (isinstance(width, PhiWidth) and width.method == "regularised")
     if len(tracker) or getattr(policy, "_auto", False):
         raise SettingsError("fit needs an unused policy whose tracker is given, not chosen at the first arms.")
     if getattr(tracker, "discount", 1.0) < 1.0:
         raise SettingsError("a discount counts rows by their order, which shards do not have. Fit without a discount.")
     if not sums and width.own_sums(tracker):
         raise SettingsError(
-            f"{width!r} has to see every row in turn, and sums have none. Use linucb, flinucb-cd or flinucb-saga, or "
+            f"{width!r} has to see every row in turn, and sums have none. Use linucb, linucb-exact or flinucb-saga, or "
             "learn the rows through the policy."
         )
     if tracker.scale or tracker.intercept:

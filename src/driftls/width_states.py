@@ -93,7 +93,6 @@ class WidthState:
             self._restored()
         if "entered" in self.numbers:
             self.frame.set(entered=n, n=n)
-            self.arrays["doubts"][...] = 1.0
 
     def change_units(self, change: Change) -> None:
         """The tracker's features are measured in other units from now on."""
@@ -244,28 +243,6 @@ class PhiState(WidthState):
         refuse((drawn < 0).any() or (numbers["n"] > 0.0 and (drawn >= held).any()), "drawn")
         refuse((arrays["squares"] < 0.0).any(), "squares")
         refuse(not (arrays["P"][live] > 0.0).all(), "P")
-        refuse(((arrays["doubts"] < 0.0) | (arrays["doubts"] > 1.0)).any(), "doubts")
-
-
-class EnsembleState(WidthState):
-    """Members that learn noise."""
-
-    numbers = ("member",)
-
-    def begin(self, draws: Draws) -> None:
-        """Each copy starts at a sample of the prior N(0, I/ridge)."""
-        start = self.arrays["start"]
-        u = draws.take(2 * start.size).reshape(2, *start.shape)
-        start[...] = np.sqrt(-2.0 * np.log(1.0 - u[0])) * np.cos(2.0 * np.pi * u[1]) / np.sqrt(self.frame["ridge"])
-        self.arrays["phi"][...] = start
-        self._restored()
-
-    def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
-        member = numbers["member"]
-        refuse(member != int(member) or member >= len(self.arrays["phi"]), "member")
-
-    def _restored(self) -> None:
-        self.frame["direction"] = self.arrays["phi"][int(self.frame["member"])]
 
 
 class SampleState(WidthState):

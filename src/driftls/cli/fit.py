@@ -14,7 +14,7 @@ from driftls.cli.common import app, typer
 @app.command()
 def fit(
     days: Annotated[Path, typer.Argument(exists=True, help="A Parquet log, or a folder partitioned by day.")],
-    policy: Annotated[str, typer.Option(help="linucb, flinucb-cd, flinucb-saga, greedy or epsilon-greedy.")],
+    policy: Annotated[str, typer.Option(help="linucb, linucb-exact, flinucb-saga, greedy or epsilon-greedy.")],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The file of the policy.")],
     features: common.Features = common.FeatureKind.AUTO,
     dim: common.Dim = 136,
@@ -37,7 +37,7 @@ def fit(
       driftls fit days --policy flinucb-saga --out warm.policy
       driftls fit days --policy linucb --features outer --out warm.policy
       driftls fit days --policy flinucb-saga --features hashed --width 2048 --out warm.policy
-      driftls fit days --policy flinucb-cd --out warm.policy --cluster tcp://127.0.0.1:8786
+      driftls fit days --policy linucb-exact --out warm.policy --cluster tcp://127.0.0.1:8786
     """  # noqa: D301
     from driftls import fit as stage
     from driftls import logs

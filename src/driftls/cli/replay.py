@@ -53,8 +53,8 @@ def replay(
     weighted by 1/p if it has propensities; a warning says if none is. With --frozen, policies (of --warm, mostly) are
     asked how likely they are to show what was shown, on every line, beside a model of the rewards.
 
-    The paper's, with its settings: linucb, flinucb-gd, flinucb-svrg, flinucb-sag. Ours: flinucb-saga, flinucb-cd,
-    linucb-auto. To compare with: lints, ensemble-ts, greedy, epsilon-greedy, random.
+    The paper's, with its settings: linucb, flinucb-gd, flinucb-svrg, flinucb-sag. Ours: flinucb-saga, linucb-exact,
+    linucb-auto. To compare with: lints, greedy, epsilon-greedy, random.
 
     Features: disjoint (one model an article, the default), crosses (one block an article in one sparse vector),
     shared (the same behind features that all articles share), hashed (crosses in a fixed width), outer (products of

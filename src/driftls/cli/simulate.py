@@ -45,8 +45,8 @@ def simulate(
 ) -> None:
     """Play simulated bandits, and compare the regret of policies.
 
-    The paper's, with its settings: linucb, flinucb-gd, flinucb-svrg, flinucb-sag. Ours: flinucb-saga, flinucb-cd,
-    linucb-auto. To compare with: lints, ensemble-ts, greedy, epsilon-greedy, random. Without --kappa the paper's take
+    The paper's, with its settings: linucb, flinucb-gd, flinucb-svrg, flinucb-sag. Ours: flinucb-saga, linucb-exact,
+    linucb-auto. To compare with: lints, greedy, epsilon-greedy, random. Without --kappa the paper's take
     1 and the others estimate it. All policies of a seed meet the same arms and the same noise. A folder with runs of
     other settings is refused.
 
@@ -54,7 +54,7 @@ def simulate(
     Examples:
       driftls simulate --policy linucb,flinucb-gd,flinucb-saga --dim 50 --arms 100 --rounds 10000 --seeds 20
       driftls simulate --bandit fresh-contexts --dim 1000 --nnz 8 --policy linucb-auto,random --seeds 5 --json
-      driftls simulate --bandit churning-pool --policy flinucb-cd --kappa 0.6 --out runs
+      driftls simulate --bandit churning-pool --policy linucb-exact --kappa 0.6 --out runs
     """  # noqa: D301
     from driftls.errors import SettingsError
     from driftls.parallel import claim_folder

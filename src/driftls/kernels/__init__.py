@@ -8,7 +8,7 @@ from driftls.kernels.parts import INTERPRET, PARTS, Part
 
 MODULES = (
     *("rows", "units", "learn", "gd", "sag", "svrg", "exact", "cd", "diagonal"),
-    *("score", "phi", "phi_cd", "sampling", "table", "choose"),
+    *("score", "phi", "sampling", "table", "choose"),
 )
 __all__ = ["INTERPRET", "MODULES", "Part", "all_parts"]
 

@@ -97,26 +97,26 @@ WIDTH = record(
     """
     dim squares spread products room blas
     """
-    # arms that recur, by slot: for how many there is room, which are in use, their non-zeros and features. What slot or
-    # member m has of feature j lies at m line + j stride; stride 0: dense rows, feature j at j
+    # arms that recur, by slot: for how many there is room, which are in use, their non-zeros and features. What slot m
+    # has of feature j lies at m line + j stride; stride 0: dense rows, feature j at j
     """
     slots line stride live sizes arms
     """
-    # phi_m = P_m phi + Q_m arms, steps of the length of its doubts; rows drawn for arms without a slot, room to work in
+    # phi_m = P_m phi + Q_m arms; rows drawn for arms without a slot, room to work in
     """
-    phi P Q doubts drawn scratch
+    phi P Q drawn scratch
     """
-    # solutions with an A that is kept (by the tracker, or else by an own one): residuals, starts; what is sampled
+    # a tracker of the width's own, for an inverse that the policy's does not keep; what is sampled, and from what
     """
-    residual start own factor direction
+    own factor direction
     """
     # settings
     """
-    steps members printed windowed carried
+    steps printed windowed
     """
     # state
     """
-    member clamped
+    clamped
     """,
     """
     ridge scale discount step_scale last_step entered n

@@ -11,7 +11,7 @@ from driftls.errors import SettingsError
 from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.shared import SharedPolicy
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
-from driftls.trackers import CD, RAW, RLS, SAGA, Tracker
+from driftls.trackers import RAW, RLS, SAGA, Tracker
 from driftls.trackers.base import whole_number
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth, Width
 
@@ -89,8 +89,8 @@ class LinUCB(SharedPolicy):
             self.reason = f"exact: with {dim} dense features the exact method is affordable, and nothing is lost"
             return RLS(dim, regularisation=lam), ExactWidth()
         if recurring and not sparse and dim <= GRAM_UP_TO:
-            self.reason = f"fast: {dim} dense features and arms that recur: CD, with one phi kept for each arm"
-            return CD(dim, regularisation=lam, **RAW), PhiWidth(method="cd")
+            self.reason = f"exact: {dim} dense features and arms that recur: few widths have to be found anew"
+            return RLS(dim, regularisation=lam), ExactWidth()
         if recurring and not sparse:
             self.reason = f"fast: {dim} features, too many for a {dim} x {dim} matrix: SAGA, with one phi for each arm"
             return SAGA(dim, regularisation=lam, seed=seed, **RAW), PhiWidth()
