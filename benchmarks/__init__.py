@@ -161,7 +161,9 @@ BENCHMARKS = {
         ("__init__.py", "kernels"),
     ),
     "gallery": Benchmark(
-        "the figures of `driftls reproduce --quick`, for docs/gallery.md", "package:gallery", ("figure",),
+        "the picture of the README and the figures of `driftls reproduce --quick`, for docs/gallery.md",
+        "package:gallery",
+        ("figure",),
         (*LOOPS, *LOGS, "paper", "report"),
     ),
 }  # fmt: skip
