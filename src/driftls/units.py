@@ -83,6 +83,8 @@ class Units:
         self.frame = Frame(UNITS)
         self.frame.set(**self.arrays, dim=dim, next_look=1.0, constant=1.0)
         self.frame.set(intercept=intercept, centred=intercept and not sparse)
+        if not sparse:
+            self.frame.set(**{f"pool_{name}": np.zeros(dim) for name in ("count", "squares", "sums")})
         if not scale:
             self.arrays["limit"][:] = np.inf
             self.arrays["count"][:] = 1.0  # nothing is ever seen for the first time
@@ -107,7 +109,7 @@ class Units:
             spread = np.where(spread > CONSTANT * square, spread, square)
         unit = np.where(seen, 1.0 / np.sqrt(spread), arrays["unit"])
         if self.scale:
-            arrays["limit"][seen] = JUMP * square[seen]
+            arrays["limit"][seen] = np.maximum(arrays["limit"], JUMP * square)[seen]
         offset = frame["reward_sum"] / frame["rewards"] if frame["rewards"] and self.intercept else frame["offset"]
         before = frame["constant"]
         after = before if constant is None else constant

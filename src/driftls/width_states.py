@@ -178,7 +178,7 @@ class WidthState:
 
 
 class ExactState(WidthState):
-    """An exact inverse: the tracker's, or that of an RLS of its own."""
+    """An exact inverse: the tracker's, or that of an RLS of its own; and bounds of the widths of arms that recur."""
 
     def set_ridge(self, total: float) -> None:
         """The inverse is the tracker's, which has made it anew."""
@@ -190,6 +190,14 @@ class ExactState(WidthState):
         """Room for the product of so many dense arms with the inverse, by BLAS."""
         if arms > self.frame["room"] and not self.sparse:
             self.frame.set(products=np.zeros((arms, self.dim)), room=arms, blas=dgemm())
+
+    def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
+        super()._check(numbers, arrays)
+        if "bounds" in arrays:
+            refuse((arrays["bounds"] < 0.0).any() or (arrays["stamps"] < 0.0).any(), "bounds")
+
+    def _restored(self) -> None:
+        self.frame["version"] = (self.tracker if self.own is None else self.own).frame["version"]
 
 
 class DiagonalState(WidthState):

@@ -20,7 +20,7 @@ import numpy as np
 
 from driftls.draws import Draws
 from driftls.errors import SettingsError
-from driftls.kernels import phi, sampling, score
+from driftls.kernels import bounds, phi, sampling, score
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import ridge
@@ -96,7 +96,13 @@ class NoWidth(Width):
 
 
 class ExactWidth(Width):
-    """sqrt(x' (A + ridge I)^-1 x), from an inverse that is kept by Sherman-Morrison; an `RLS` tracker's own is used."""
+    """sqrt(x' (A + ridge I)^-1 x), from an inverse that is kept by Sherman-Morrison; an `RLS` tracker's own is used.
+
+    Of arms that recur (with ids), most widths need not be found anew: the last one bounds it, and most bounds are too low
+    for their arm to be the best. The choice is the same.
+    """
+
+    keeps_arms = True
 
     def own_sums(self, tracker: Tracker) -> bool:
         return not isinstance(tracker, RLS)
@@ -107,7 +113,7 @@ class ExactWidth(Width):
         return super().open(tracker, draws, slots)
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        parts: dict[str, Part] = {"score": score.exact_score, "width2": score.exact_width2}
+        parts: dict[str, Part] = {"score": bounds.bounded_score, "width2": bounds.bounded_width2}
         own = None
         if isinstance(tracker, RLS):
             if not tracker.frame.arrays["inverse"].size:
@@ -127,7 +133,10 @@ class ExactWidth(Width):
                 scale=False,
                 intercept=False,
             )
-        state = ExactState(tracker, parts, own=own, ridge=total)
+        recurring: dict[str, Any] = (
+            {"lines": ("arms",), "by_slot": ("bounds", "stamps"), "slots": slots} if slots else {}
+        )
+        state = ExactState(tracker, parts, own=own, ridge=total, **recurring)
         if not tracker.sparse and tracker.inner >= BLAS_FROM:
             state.reserve(FIRST_PRODUCTS)
         return state

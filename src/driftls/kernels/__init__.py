@@ -8,7 +8,7 @@ from driftls.kernels.parts import INTERPRET, PARTS, Part
 
 MODULES = (
     *("rows", "units", "learn", "gd", "sag", "svrg", "exact", "cd", "diagonal"),
-    *("score", "phi", "sampling", "table", "choose"),
+    *("score", "bounds", "phi", "sampling", "table", "choose"),
 )
 __all__ = ["INTERPRET", "MODULES", "Part", "all_parts"]
 

@@ -30,9 +30,13 @@ ROWS = record(
 )
 
 # Units of features (units.py): for each, how often it was not 0, sums of squares and values, and, frozen between two
-# looks, mean, unit and the largest square that asks for no look. dim is how many there are, and the intercept's index.
+# looks, mean, unit and the largest square that asks for no look; pool_: sums of the dense arms of a round alone. dim is
+# how many features there are, and the intercept's index.
 UNITS = record(
-    "address dim centred intercept asked count squares sums mean unit limit",
+    """
+    address dim centred intercept asked count squares sums mean unit limit
+    pool_count pool_squares pool_sums
+    """,
     "n next_look constant offset rewards reward_sum reward_squares",
 )
 
@@ -67,7 +71,7 @@ TRACKER = record(
     """
     # exact: how theta is found, rows since; what Python is asked to do
     """
-    route asked forgotten refactorised left fading eager
+    route asked forgotten refactorised left fading eager version
     """
     # what the last call says
     """
@@ -101,6 +105,11 @@ WIDTH = record(
     # has of feature j lies at m line + j stride; stride 0: dense rows, feature j at j
     """
     slots line stride live sizes arms
+    """
+    # exact: bounds of squared widths, the row after which each was found, of which version of the inverse; for one call
+    # whether every score is asked for, whether the arms are those of the last call, and which arms are allowed
+    """
+    bounds stamps version every still allowed
     """
     # phi_m = P_m phi + Q_m arms; rows drawn for arms without a slot, room to work in
     """

@@ -229,6 +229,7 @@ class RLS(Tracker):
         inverse = units[:, None] * inverse * units
         self._state["inverse"][...] = 0.5 * (inverse + inverse.T)
         self._state["coords"][0] = self._state["inverse"] @ moment
+        self.frame["version"] += 1
         return True
 
     def _tell(self) -> None:
