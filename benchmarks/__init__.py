@@ -103,6 +103,15 @@ BENCHMARKS = {
         ("policy", "logs", "intervals with the truth inside, %", "relative error, %"),
         (*LOGS, "estimates.py"),
     ),
+    "estimates": Benchmark(
+        "off-policy estimates of fixed policies, on logs whose truth is known",
+        "estimates:estimates",
+        (
+            "log, policy", "recommended", "its relative error, %", "its intervals with the truth inside, %",
+            "recommended's RMSE", "ips", "snips", "dm", "dr", "replay",
+        ),
+        (*LOGS, "estimates.py", "offpolicy.py"),
+    ),
     "tables": Benchmark(
         "real tables as bandits: points against exact LinUCB tuned on other seeds",
         "tables:tables",
@@ -144,6 +153,11 @@ BENCHMARKS = {
         "pege:pege",
         ("variant", "regret", "over PEGE", "slope of log R_n, last tenfold"),
         (*CORE, "paper/actions.py", "environments.py", "paper*"),
+    ),
+    "histories": Benchmark(
+        "what a bounded history costs: streams and bandits ten times as long as the history",
+        "histories:histories",
+        ("", "all rows", "window", "reservoir"),
     ),
     "workers": Benchmark(
         "what workers bring and what a task costs", "study:workers", ("", "s", "aim"), (*CORE, "study", "parallel.py")
