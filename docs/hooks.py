@@ -19,6 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 LINK = re.compile(r"(?<=\]\()[^)\s#]+")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+# symbols in the text, as people type them: θ_n, x_ij, θ̃_n, n^0.6
+SYMBOL = re.compile(r"(?<!\w)([A-Za-zα-ωΑ-Ω][\u0302-\u0304']?)_(?:\{([^{}]*)\}|([A-Za-z0-9]{1,5}(?![A-Za-z0-9_])))")
+POWER = re.compile(r"(?<=\w)\^(−?[A-Za-z0-9.]+|\([^()]*\))")
+VERBATIM = re.compile(r"(<(pre|code|math|a|h1)\b.*?</\2>|<[^>]+>)", re.DOTALL)
 HEADING = re.compile(r"^-+$")
 
 
@@ -38,9 +42,14 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return markdown.replace("θ*", "θ∗")
 
 
-def on_page_content(content: str, **_: Any) -> str:
-    """Formulas, in the text and on lines of their own."""
-    return FORMULA.sub(_mathml, content)
+def on_page_content(content: str, page: Any, **_: Any) -> str:
+    """Formulas, in the text and on lines of their own; on pages of maths, symbols with their indices."""
+    content = FORMULA.sub(_mathml, content)
+    if not page.file.src_uri.startswith(("math/", "readings", "paper-map", "performance")):
+        return content
+    parts = VERBATIM.split(content)  # text, what is left as it is, the name of its tag, text, ...
+    parts[::3] = [POWER.sub(r"<sup>\1</sup>", SYMBOL.sub(r"\1<sub>\2\3</sub>", text)) for text in parts[::3]]
+    return "".join(part or "" for k, part in enumerate(parts) if k % 3 != 2)
 
 
 def _mathml(found: re.Match[str]) -> str:
