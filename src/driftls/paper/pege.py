@@ -6,7 +6,7 @@ exploration observes is learned; the exploration rounds, counted by n from 1, ch
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
