@@ -166,7 +166,7 @@ class History:
             index = self.arrays["indices"]
             index[index == before] = after
         elif self.arrays:
-            values = self._new("values", (len(self.arrays["values"]), self.dim), np.float64)
+            values = np.zeros((len(self.arrays["values"]), self.dim))
             self.frame["values"] = self.arrays["values"] = widened(self.arrays["values"], values, before, after)
 
     def header(self) -> dict[str, Any]:

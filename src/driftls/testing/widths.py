@@ -33,7 +33,7 @@ def settings_make_the_same_width(make: Make) -> None:
 
 
 def widths_are_lengths(make: Make) -> None:
-    """Finite, at least 0, 0 for an arm without features, a fresh array of a number for each arm."""
+    """Finite, at least 0, 0 for an arm without features or intercept, a fresh array of a number for each arm."""
     for kind in LAYOUTS:
         policy = _taught(make, kind)
         X, _ = good_rows(policy.dim, 20, seed=9)
@@ -44,7 +44,7 @@ def widths_are_lengths(make: Make) -> None:
             assert widths.dtype == np.float64
             assert np.isfinite(widths).all()
             assert (widths >= 0.0).all()
-            assert widths[7] == 0.0
+            assert widths[7] == 0.0 or policy.tracker.intercept
             widths[:] = -1.0
             assert (policy.widths(kind(X), ids=ids) >= 0.0).all(), "widths must be a fresh array"
 
