@@ -23,14 +23,7 @@ except ImportError:
 __all__ = ["DriftingLeastSquares"]
 
 SOLVERS: dict[str, type[Tracker]] = {
-    "saga": SAGA,
-    "sag": SAG,
-    "svrg": SVRG,
-    "gd": GD,
-    "cd": CD,
-    "diagonal": Diagonal,
-    "rls": RLS,
-    "ols": OLS,
+    kind.__name__.lower(): kind for kind in (SAGA, SAG, SVRG, GD, CD, Diagonal, RLS, OLS)
 }
 DRAWING = ("saga", "sag", "svrg", "gd")
 STEPPING = (*DRAWING, "cd")
@@ -171,16 +164,16 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ridge = 1.0 if self.ridge is None else self.ridge
         if not (isinstance(ridge, int | float | np.number) and 0.0 <= ridge < np.inf):
             raise SettingsError(f"ridge must be a number of at least 0, got {ridge!r}.")
+        if solver == "ols" and self.ridge:
+            raise SettingsError(f"solver='ols' has no ridge, got ridge={self.ridge!r}. Use solver='rls', or drop it.")
+        if self.steps is not None and solver not in STEPPING:
+            raise SettingsError(f"solver={solver!r} takes no inner steps, got steps={self.steps!r}. Drop it.")
         settings: dict[str, Any] = dict(RAW)  # the ridge is scikit-learn's: of the features as they are
         if solver != "ols":
             settings["regularisation"] = total_ridge(float(ridge))
-        elif self.ridge:
-            raise SettingsError(f"solver='ols' has no ridge, got ridge={self.ridge!r}. Use solver='rls', or drop it.")
         if solver in DRAWING:
             settings["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
         if self.steps is not None:
-            if solver not in STEPPING:
-                raise SettingsError(f"solver={solver!r} takes no inner steps, got steps={self.steps!r}. Drop it.")
             settings["steps"] = self.steps
         tracker = SOLVERS[solver](dim, **settings)
         if passes > 1 and solver in STEPPING:
@@ -191,17 +184,3 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    # A tracker hands addresses of its arrays to compiled code, so it is copied as what it would write to a file.
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = dict(super().__getstate__())
-        if "tracker_" in state:
-            state["tracker_"] = self.tracker_.snapshot()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if "tracker_" in state:
-            header, arrays = state["tracker_"]
-            state = {**state, "tracker_": SOLVERS[header["class"].lower()].from_snapshot(header, arrays)}
-        super().__setstate__(state)

@@ -82,6 +82,11 @@ class Mapped(History):
             self.unopen()
             raise
 
+    def grow(self, before: int, after: int) -> None:
+        raise SettingsError(
+            "the files of a Mapped history keep their number of features. Hash them: Features(dim=...)."
+        )
+
     def _map_counts(self) -> None:
         """Counters lie in files: a process that is killed leaves those of its last whole row."""
         memory = self._sized("counts", (len(COUNTS.names or ()),), np.int64)

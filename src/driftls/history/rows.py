@@ -13,7 +13,7 @@ from driftls.kernels.learn import GROWING, NOTHING, RESERVOIR, WINDOW
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import COUNTS, ROWS
 from driftls.persistence import expect, whole
-from driftls.units import Change
+from driftls.units import Change, widened
 
 Array = NDArray[Any]
 FIRST_BYTES = 1 << 16
@@ -157,6 +157,17 @@ class History:
         values[:used] *= scale[self.arrays["indices"][:used]]
 
     # -- files -----------------------------------------------------------------------------------------------------
+
+    def grow(self, before: int, after: int) -> None:
+        """Rows of `after` features instead of `before`, and the constant behind them, if there is one."""
+        self.dim += after - before
+        self.frame["dim"] = self.dim
+        if self.arrays and self.sparse:
+            index = self.arrays["indices"]
+            index[index == before] = after
+        elif self.arrays:
+            values = self._new("values", (len(self.arrays["values"]), self.dim), np.float64)
+            self.frame["values"] = self.arrays["values"] = widened(self.arrays["values"], values, before, after)
 
     def header(self) -> dict[str, Any]:
         """Settings and counters, for a file."""

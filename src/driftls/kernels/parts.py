@@ -35,7 +35,7 @@ INTERPRET = os.environ.get("DRIFTLS_INTERPRET", "") not in ("", "0")
 # argument of a part -> what the compiled function gets in its place
 PART_ARGUMENTS = ("t", "w", "rows", "i", "n", "out", "x")
 ENTRY_ARGUMENTS = ("frame", "i", "n")
-RECORDS = ("t", "w", "rows", "p")  # arguments that are records
+RECORDS = ("t", "w", "rows", "p", "f", "c")  # arguments that are records
 
 INNER: set[Callable[..., Any]] = set()
 PARTS: dict[str, Part] = {}
@@ -150,7 +150,7 @@ def _record() -> Callable[[int], Any]:
 # numbers at an address, `reals(t.u)[j]`; indices are features of sparse rows
 reals, integers, indices = _elements(np.float64), _elements(np.int64), _elements(np.int32)
 # records at an address: each is a function of its own, for which the compiler has another one
-tracker, width, policy, counts, units, rows_at = (_record() for _ in range(6))
+tracker, width, policy, counts, units, rows_at, features_at, cells_at = (_record() for _ in range(8))
 _any_record = _record()
 
 

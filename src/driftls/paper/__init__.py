@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from driftls.draws import Seed
-from driftls.errors import SettingsError
 from driftls.history import Growing, History
 from driftls.paper.actions import ActionSet
 from driftls.paper.pege import PEGE
@@ -120,8 +119,6 @@ def fpege_gd(actions: ActionSet, *, step: Literal["theorem", "printed"] = "theor
     >>> fpege_gd(Sphere(3), step="printed").tracker.step_size
     Power(scale=4.0, offset=0.0, exponent=1.0)
     """
-    if step not in ("theorem", "printed"):
-        raise SettingsError(f'step must be "theorem" or "printed", got {step!r}: the paper has no other.')
     return PEGE.fast(actions, step=step, seed=seed)
 
 
@@ -130,10 +127,7 @@ def _maker(make: Callable[..., LinUCB]) -> Maker:
 
 
 POLICIES: dict[str, Maker] = {
-    "linucb": _maker(linucb),
-    "flinucb-gd": _maker(flinucb_gd),
-    "flinucb-svrg": _maker(flinucb_svrg),
-    "flinucb-sag": _maker(flinucb_sag),
+    make.__name__.replace("_", "-"): _maker(make) for make in (linucb, flinucb_gd, flinucb_svrg, flinucb_sag)
 }
 for _name, _make in POLICIES.items():
     register(_name, _make)
