@@ -156,8 +156,6 @@ class History:
         scale = np.append(change.scale, change.after / change.before)
         values[:used] *= scale[self.arrays["indices"][:used]]
 
-    # -- files -----------------------------------------------------------------------------------------------------
-
     def grow(self, before: int, after: int) -> None:
         """Rows of `after` features instead of `before`, and the constant behind them, if there is one."""
         self.dim += after - before
@@ -166,8 +164,10 @@ class History:
             index = self.arrays["indices"]
             index[index == before] = after
         elif self.arrays:
-            values = self._new("values", (len(self.arrays["values"]), self.dim), np.float64)
+            values = np.zeros((len(self.arrays["values"]), self.dim))
             self.frame["values"] = self.arrays["values"] = widened(self.arrays["values"], values, before, after)
+
+    # -- files -----------------------------------------------------------------------------------------------------
 
     def header(self) -> dict[str, Any]:
         """Settings and counters, for a file."""
