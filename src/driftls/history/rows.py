@@ -156,8 +156,6 @@ class History:
         scale = np.append(change.scale, change.after / change.before)
         values[:used] *= scale[self.arrays["indices"][:used]]
 
-    # -- files -----------------------------------------------------------------------------------------------------
-
     def grow(self, before: int, after: int) -> None:
         """Rows of `after` features instead of `before`, and the constant behind them, if there is one."""
         self.dim += after - before
@@ -168,6 +166,8 @@ class History:
         elif self.arrays:
             values = np.zeros((len(self.arrays["values"]), self.dim))
             self.frame["values"] = self.arrays["values"] = widened(self.arrays["values"], values, before, after)
+
+    # -- files -----------------------------------------------------------------------------------------------------
 
     def header(self) -> dict[str, Any]:
         """Settings and counters, for a file."""

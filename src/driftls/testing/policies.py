@@ -45,7 +45,7 @@ def _questions(policy: Any, layout: Layout) -> Iterator[Callable[[], Any]]:
     yield lambda: (repr(policy), policy.kappa, policy.epsilon, policy.sigmas, policy.functions())
     yield lambda: policy.probability
     for name in ("scores", "widths"):
-        yield from (call for _, call in bad_arms(policy, name))
+        yield from (call for _, call in bad_arms(policy, name, 5))
 
 
 def _bad_calls(policy: Any, layout: Layout) -> Iterator[tuple[str, Callable[[], Any]]]:
