@@ -45,6 +45,7 @@ class Width(ABC):
 
     keeps_arms: ClassVar[bool] = False  # something for each arm that recurs, in a slot
     samples: ClassVar[bool] = False  # scores are random
+    lazy: ClassVar[bool] = False  # between two looks, a sparse row brings its own features up to date, and no others
 
     def own_sums(self, tracker: Tracker) -> bool:
         """Whether the width has sums of its own, and so has to see every row from the tracker's first on."""
@@ -179,6 +180,8 @@ class CentredWidth(Width):
     How often an arm was shown decides how sure we are of its mean reward, and each feature by itself how sure we are of
     what is special to a user: sqrt(1/(n + lambda0) + sum c_j (x_j - mean_j)^2). O(nnz) an arm and a row.
     """
+
+    lazy = True
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
         if not tracker.intercept:

@@ -69,7 +69,8 @@ def dense_and_sparse_agree(make: Make) -> None:
         return
     dense, sparse = _taught(make), _taught(make, sp.csr_array)
     X, _ = good_rows(dense.dim, 20, seed=9)
-    np.testing.assert_allclose(dense.widths(X), sparse.widths(sp.csr_array(X)), rtol=CLOSE, atol=CLOSE)
+    close = 1e-3 if dense.width.lazy else CLOSE
+    np.testing.assert_allclose(dense.widths(X), sparse.widths(sp.csr_array(X)), rtol=close, atol=close)
 
 
 def the_order_of_arms_does_not_matter(make: Make) -> None:
