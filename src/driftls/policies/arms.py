@@ -12,7 +12,7 @@ from driftls.features.crossed import CrossedArms
 from driftls.inputs import Stage, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels.rows import first_fault
 from driftls.policies.arm_index import plain_ids
-from driftls.trackers.base import whole_number
+from driftls.trackers.settings import whole_number
 
 
 def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:

@@ -12,7 +12,7 @@ from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.shared import SharedPolicy
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
 from driftls.trackers import RAW, RLS, SAGA, Tracker
-from driftls.trackers.base import whole_number
+from driftls.trackers.settings import whole_number
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth, Width
 
 # Up to this dimension d^2 is affordable, though the fast parts are faster.

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from abc import abstractmethod
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.draws import Seed
 from driftls.errors import SettingsError
-from driftls.history import Growing, History
+from driftls.history import Growing
 from driftls.inputs import as_rows
 from driftls.kernels import gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import Normalised, ridge
-from driftls.trackers.base import MOST_STEPS, Tracker, flag, whole_number
-from driftls.trackers.exact import RLS, plain
+from driftls.trackers.base import Tracker
+from driftls.trackers.exact import RLS, gram_of, plain
+from driftls.trackers.settings import MOST_STEPS, Drawing, flag, whole_number
 from driftls.units import Change
 
 STEPS = 8  # more steps track closer, at a cost in proportion
 AVERAGING = {None: gd.LAST, "polyak": gd.POLYAK, "tail": gd.TAIL}
 
 
+def filled(settings: Drawing, **defaults: Any) -> Drawing:
+    """Settings, with a default for each that is not there or None."""
+    return {**settings, **{name: value for name, value in defaults.items() if settings.get(name) is None}}  # type: ignore[typeddict-item]
+
+
 class StochasticTracker(Tracker):
     """A scheme that descends the mean squared error of its history's rows; its target is RLS over them."""
 
-    def __init__(self, dim: int, *, regularisation: Any = None, steps: int = STEPS, **settings: Any) -> None:
-        regularisation = ridge(1.0) if regularisation is None else regularisation
-        super().__init__(
-            dim, regularisation=regularisation, steps=whole_number(steps, "steps", 1, MOST_STEPS), **settings
-        )
+    def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
+        settings = filled(settings, regularisation=ridge(1.0), steps=STEPS)
+        whole_number(settings["steps"], "steps", 1, MOST_STEPS)
+        super().__init__(dim, **settings)
 
     @property
     def target(self) -> Tracker:
@@ -55,6 +60,7 @@ class StochasticTracker(Tracker):
     def change_units(self, change: Change) -> None:
         """theta predicts the same as before; gradients are summed up afresh from the rows held."""
         theta = change.theta(self.coefficients())
+        self.frame["mean_y"] -= change.offset
         self.history.change_units(change)
         self._target = None
         X, y = self.history.matrix()
@@ -65,21 +71,19 @@ class StochasticTracker(Tracker):
             )
             self.frame.set(max_norm2=float(squares.max()), max_y2=float(np.square(y).max()))
 
+    @abstractmethod
     def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
         """Stand at theta, over these rows, whose units have changed."""
-        raise NotImplementedError
 
     def explained(self) -> float:
         """b . theta: how much of the sum of squared rewards the model accounts for, from the rows held."""
         X, y = self.history.matrix()
         return float(y @ (X @ self.coefficients())) * (len(self) / len(y)) if len(y) else 0.0
 
-    def _sum_gradients(self, residual: NDArray[np.float64]) -> None:
-        """g = sum_i residual_i x_i afresh: what a large row that has left did to the last digits leaves with it."""
-        X, _ = self.history.matrix()
-        theta, frame = self.coefficients(), self.frame
-        self._state["coords"][:2] = theta, X.T @ residual
-        frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
+    def _stand(self, theta: NDArray[np.float64], gradients: NDArray[np.float64]) -> None:
+        """theta and g as they are from now on: what a large row that has left did to the last digits leaves with it."""
+        self._state["coords"][:2] = theta, gradients
+        self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
 
 
 class GD(StochasticTracker):
@@ -87,27 +91,15 @@ class GD(StochasticTracker):
 
     Parameters
     ----------
-    dim : int
-        Number of features.
-    step_size : schedule
-        gamma_n. `Power.theorem_one(mu)` is Theorem 1's. The default, `Normalised(1/2)`, is a constant step for the
-        averaged iterate.
-    regularisation : schedule
-        lambda_n per row; `ridge(total)` keeps n lambda_n constant, and ridge(1) is the default.
     averaging : {"tail", "polyak", None}
         What is reported: an average that weighs late iterates more (t^3), the plain mean of all iterates, or the last
         iterate.
-    steps : int
-        Inner steps a row.
     newest : bool
         Step on the newest row instead of a drawn one, with gamma_n divided by the row's squared norm: normalised
         least mean squares (NLMS). Keeps no history, and follows a theta* that moves.
-    history : History
-        Where rows are kept; `Growing()` by default.
-    seed : int or Generator
-        Of the draws.
-    guard : bool
-        Raise `DivergenceError` when a step is too large or the error runs away.
+    dim, **settings
+        As for every `Tracker`. The default step, `Normalised(1/2)`, is a constant one for the averaged iterate;
+        `Power.theorem_one(mu)` is Theorem 1's.
 
     Examples
     --------
@@ -117,21 +109,10 @@ class GD(StochasticTracker):
     """
 
     numbers = ("r", "weight", "taken")
+    own_settings = ("averaging", "newest")
 
     def __init__(
-        self,
-        dim: int,
-        *,
-        step_size: Any = None,
-        regularisation: Any = None,
-        averaging: str | None = "default",
-        steps: int | None = None,
-        newest: bool = False,
-        history: History | None = None,
-        seed: Seed = None,
-        guard: bool = True,
-        scale: bool = True,
-        intercept: bool = True,
+        self, dim: int, *, averaging: str | None = "default", newest: bool = False, **settings: Unpack[Drawing]
     ) -> None:
         newest = flag(newest, "newest")
         if isinstance(averaging, str) and averaging == "default":
@@ -139,21 +120,13 @@ class GD(StochasticTracker):
         if not isinstance(averaging, str | None) or averaging not in AVERAGING:
             raise SettingsError(f"averaging must be 'tail', 'polyak' or None, got {averaging!r}.")
         self.averaging, self.newest = averaging, newest
-        if step_size is None:
-            step_size = 0.5 if newest else Normalised(0.5)
-        elif newest and isinstance(step_size, Normalised):
+        if newest and isinstance(settings.get("step_size"), Normalised):
             raise SettingsError("newest=True normalises each step by its row already: pass a number for step_size.")
-        super().__init__(
-            dim,
-            step_size=step_size,
-            regularisation=0.0 if newest and regularisation is None else regularisation,
-            steps=(1 if newest else STEPS) if steps is None else steps,
-            history=history if newest or history is not None else Growing(),
-            seed=0 if newest else seed,
-            guard=guard,
-            scale=scale,
-            intercept=intercept,
-        )
+        if newest:
+            settings = filled(settings, step_size=0.5, regularisation=0.0, steps=1, seed=0)
+        else:
+            settings = filled(settings, step_size=Normalised(0.5), history=Growing())
+        super().__init__(dim, **settings)
 
     @property
     def parts(self) -> dict[str, Part]:  # type: ignore[override]
@@ -175,9 +148,6 @@ class GD(StochasticTracker):
             frame["r"] = 0.0
         frame.set(p=1.0, **({} if self.averaging is not None else {"a": 1.0}))
 
-    def _extra_settings(self) -> dict[str, Any]:
-        return {"averaging": self.averaging, "newest": self.newest}
-
 
 class SVRG(StochasticTracker):
     """Variance-reduced descent around an anchor whose full gradient is known.
@@ -191,8 +161,8 @@ class SVRG(StochasticTracker):
     every : int, optional
         Refresh after this many rows; by default after a quarter as many as are held, five visits a row in all where
         none is dropped.
-    dim, step_size, regularisation, steps, history, seed, guard
-        As for `GD`; the default step is `Normalised(1/3)`.
+    dim, **settings
+        As for every `Tracker`; the default step is `Normalised(1/3)`.
 
     Examples
     --------
@@ -202,38 +172,17 @@ class SVRG(StochasticTracker):
 
     quantities = 3
     numbers = ("since", "due", "forgotten", "taken")
+    own_settings = ("anchor", "every")
 
     def __init__(
-        self,
-        dim: int,
-        *,
-        step_size: Any = None,
-        regularisation: Any = None,
-        anchor: str = "refreshed",
-        every: int | None = None,
-        steps: int = STEPS,
-        history: History | None = None,
-        seed: Seed = None,
-        guard: bool = True,
-        scale: bool = True,
-        intercept: bool = True,
+        self, dim: int, *, anchor: str = "refreshed", every: int | None = None, **settings: Unpack[Drawing]
     ) -> None:
         if not isinstance(anchor, str) or anchor not in ("refreshed", "average"):
             raise SettingsError(f"anchor must be 'refreshed' or 'average', got {anchor!r}.")
         if every is not None and (anchor == "average" or not isinstance(every, int | np.integer) or every < 1):
             raise SettingsError("every counts rows between refreshes: at least 1, and only with anchor='refreshed'.")
         self.anchor, self.every = anchor, every
-        super().__init__(
-            dim,
-            step_size=Normalised(1 / 3) if step_size is None else step_size,
-            regularisation=regularisation,
-            steps=steps,
-            history=Growing() if history is None else history,
-            seed=seed,
-            guard=guard,
-            scale=scale,
-            intercept=intercept,
-        )
+        super().__init__(dim, **filled(settings, step_size=Normalised(1 / 3), history=Growing()))
 
     @property
     def parts(self) -> dict[str, Part]:  # type: ignore[override]
@@ -260,11 +209,10 @@ class SVRG(StochasticTracker):
     def attend(self) -> None:
         X, y = self.history.matrix()
         if self.anchor == "average":
-            self._state["gram"][...] = (X.T @ X) if isinstance(X, np.ndarray) else (X.T @ X).toarray()
-            self._state["moment"][:] = X.T @ y
+            self._state["gram"][...], self._state["moment"][:] = gram_of(X), X.T @ y
             self.frame["forgotten"] = 0
         else:
-            self._sum_gradients(X @ self._state["coords"][2] - y)
+            self._stand(self.coefficients(), X.T @ (X @ self._state["coords"][2] - y))
 
     def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
         coords = self._state["coords"]
@@ -273,11 +221,7 @@ class SVRG(StochasticTracker):
             self.attend()
         else:
             coords[2] = change.theta(coords[2].copy())
-            coords[:2] = theta, X.T @ (X @ coords[2] - y)
-            self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
-
-    def _extra_settings(self) -> dict[str, Any]:
-        return {"anchor": self.anchor, "every": self.every}
+            self._stand(theta, X.T @ (X @ coords[2] - y))
 
 
 class _TableTracker(StochasticTracker):
@@ -286,42 +230,19 @@ class _TableTracker(StochasticTracker):
     numbers = ("forgotten",)
     _default_scale: ClassVar[float]
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        step_size: Any = None,
-        regularisation: Any = None,
-        steps: int = STEPS,
-        history: History | None = None,
-        seed: Seed = None,
-        guard: bool = True,
-        scale: bool = True,
-        intercept: bool = True,
-    ) -> None:
-        super().__init__(
-            dim,
-            step_size=Normalised(self._default_scale) if step_size is None else step_size,
-            regularisation=regularisation,
-            steps=steps,
-            history=Growing() if history is None else history,
-            seed=seed,
-            guard=guard,
-            scale=scale,
-            intercept=intercept,
-        )
+    def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
+        super().__init__(dim, **filled(settings, step_size=Normalised(self._default_scale), history=Growing()))
 
     def _allocate(self) -> dict[str, NDArray[Any]]:
         return {"residual": np.zeros(int(self.history.frame["count"]))}
 
     def attend(self) -> None:
-        self._sum_gradients(self._state["residual"][: len(self.history)])
+        X, y = self.history.matrix()
+        self._stand(self.coefficients(), X.T @ self._state["residual"][: len(y)])
 
     def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
-        residual = X @ theta - y
-        self._state["residual"][: len(y)] = residual
-        self._state["coords"][:2] = theta, X.T @ residual
-        self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
+        self._state["residual"][: len(y)] = residual = X @ theta - y
+        self._stand(theta, X.T @ residual)
 
     def stand_at(
         self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], n: int, max_norm2: float, max_y2: float
@@ -340,8 +261,7 @@ class _TableTracker(StochasticTracker):
                 self._wire(not dense)
             self._follow_history()
             self.frame.set(history=self.history.frame, counts=self.history.counts, max_norm2=max_norm2, max_y2=max_y2)
-            residual = X @ theta - y
-            self._state["residual"][: len(y)] = residual
+            self._state["residual"][: len(y)] = residual = X @ theta - y
             self._state["coords"][:2] = theta, X.T @ residual
 
 
@@ -349,7 +269,7 @@ class SAG(_TableTracker):
     """Stochastic average gradient over a growing table of residuals.
 
     A new row enters with its present residual, and the sum of all stored gradients is kept, so a step costs O(nnz).
-    Parameters as for `GD`; the default step is `Normalised(1/16)`: larger ones are not stable for SAG.
+    Parameters as for every `Tracker`; the default step is `Normalised(1/16)`: larger ones are not stable for SAG.
 
     Examples
     --------
@@ -368,18 +288,8 @@ class SAG(_TableTracker):
 class SAGA(_TableTracker):
     """SAGA over a growing table of residuals: the recommended O(d) tracker. Good without a single knob.
 
-    Parameters
-    ----------
-    dim : int
-        Number of features.
-    step_size : schedule
-        `Normalised(1/3)`, a third of the largest stable step for the rows seen, needs no knowledge of mu.
-    regularisation : schedule
-        lambda_n per row; `ridge(total)` keeps n lambda_n constant, and ridge(1) is the default.
-    steps : int
-        Inner steps a row: more track closer, at a cost in proportion.
-    history, seed, guard
-        As for `GD`.
+    Parameters as for every `Tracker`. The default step, `Normalised(1/3)`, is a third of the largest stable one for the
+    rows seen, and needs no knowledge of mu. More than 8 steps a row track closer, at a cost in proportion.
 
     Examples
     --------
