@@ -2,7 +2,7 @@
 
 | width | cost of an arm | cost of a row | right for |
 |---|---|---|---|
-| `ExactWidth` | O(d^2), sparse O(nnz^2) | O(d^2) | everything, where d^2 is affordable |
+| `ExactWidth` | O(d^2), sparse O(nnz^2); arms that recur mostly O(nnz) | O(d^2) | everything, where d^2 is affordable |
 | `PhiWidth()` | O(nnz) | O(T nnz) an arm | arms that recur, where d^2 does not fit |
 | `DiagonalWidth` | O(nnz) | O(nnz) | fresh arms, sparse crosses; wrong for a fixed pool |
 | `SampleWidth` | O(nnz) and O(d^2) a round | O(d^2) | Thompson sampling, exactly |

@@ -291,7 +291,6 @@ class Tracker(Saveable):
 
         `whole` is for a block of which no row was taken yet: what can fail must do so for all of its rows, now.
         """
-        self._watch.check(self)  # a policy learns without coming by `_learn`
         history, frame, piece = self.history, self.frame, min(last - first, 1024)
         count = last - first if whole else piece
         for name, schedule in (("step", self.step_size), ("ridge", self.regularisation)):
@@ -304,6 +303,8 @@ class Tracker(Saveable):
             nnz = int((stop[first : first + kept] - start[first : first + kept]).sum())
         history.reserve(kept, nnz)
         self._follow_history()
+        if rows is not self._stage.frame:  # those of a policy, which does not come by `_learn`
+            self._watch.check(self)
         if self._draws_per_row:
             self._draws.ready(min(piece, max(1, self._draws.tape.size // self._draws_per_row)) * self._draws_per_row)
 
