@@ -24,7 +24,7 @@ from driftls.kernels import bounds, phi, sampling, score
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import ridge
-from driftls.trackers import RLS, Tracker
+from driftls.trackers import RAW, RLS, Tracker
 from driftls.width_states import DiagonalState, ExactState, PhiState, SampleState, WidthState
 
 __all__ = ["DiagonalWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
@@ -57,7 +57,6 @@ class Width(ABC):
             )
         state = self._state(tracker, slots)
         state.read(draws)
-        state.begin(draws)
         return state
 
     def reopen(
@@ -125,14 +124,7 @@ class ExactWidth(Width):
             total, discount = constant_ridge(tracker), discount_of(tracker)
             # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
             method = "sherman-morrison" if discount == 1.0 else "inverse"
-            own = RLS(
-                tracker.inner,
-                regularisation=ridge(total),
-                discount=discount,
-                method=method,
-                scale=False,
-                intercept=False,
-            )
+            own = RLS(tracker.inner, regularisation=ridge(total), discount=discount, method=method, **RAW)
         recurring: dict[str, Any] = (
             {"lines": ("arms",), "by_slot": ("bounds", "stamps"), "slots": slots} if slots else {}
         )

@@ -56,6 +56,7 @@ def test_it_warns_once_with_the_cause(cause, kind):
         (lambda: CD(DIM), {"mean": 1e3}, "it learns"),
         (lambda: Diagonal(DIM), {}, "it learns"),
         (lambda: SAGA(DIM, seed=0), {"noise": 100.0}, "it learns what its rows allow"),
+        (lambda: SAGA(DIM, seed=0, **RAW), {"noise": 100.0}, "it learns what its rows allow"),
         (lambda: Diagonal(DIM), {"noise": 100.0}, "than predicting the mean; without a history"),
         (lambda: RLS(DIM), {}, "it is the exact solution"),
     ],

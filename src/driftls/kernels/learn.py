@@ -286,6 +286,17 @@ def drawn(t: Any, i: int, k: int, m: int) -> int:
     return int(reals(t.tape)[integers(t.cursor)[0] + k] * m)
 
 
+@inner
+def descend(t: Any, rows: Any, i: int, m: int, step: Any) -> float:
+    """The steps of a round over m rows, until one is beyond mending; the last error"""
+    error, most = 0.0, limit(t)
+    for k in range(t.steps):
+        error = step(t, rows, drawn(t, i, k, m), m)
+        if not error * error <= most:
+            break
+    return error
+
+
 @part
 def look_ahead(t: Any, rows: Any, i: int, n: int) -> float:
     """Ask for what the steps after step i need, in three stages: where a row lies, the row, what it touches"""

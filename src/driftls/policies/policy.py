@@ -106,7 +106,7 @@ class Policy(Saveable):
     # -- memory that kernels use ---------------------------------------------------------------------------------
 
     def _write_tape(self) -> None:
-        self.frame.set(tape=self._draws.tape, tape_size=self._draws.tape.size, cursor=self._draws.cursor)
+        self.frame.set(**self._draws.fields())
 
     def _make_slots(self, arms: int) -> None:
         """Room for the scores and slots of so many arms."""

@@ -182,15 +182,13 @@ class Tracker(Saveable):
         frame, block = self.frame, last - first > 1
         try:
             while status := kernels.learn(frame.address, first, last):
+                first = frame["done"]
                 if status == kernels.NO_ROOM:
-                    first = frame["done"]
                     self.make_room(self._stage.frame, first, last, block)
                     block = False
                 elif status == kernels.LOOK:
-                    first = frame["done"]
                     self.look()
                 elif status == kernels.ATTEND:
-                    first = frame["done"]
                     self.attend()
                     if first == last:
                         break
@@ -241,9 +239,7 @@ class Tracker(Saveable):
             history=self.history.frame,
             counts=self.history.counts,
             block=self._stage.frame,
-            tape=self._draws.tape,
-            tape_size=self._draws.tape.size,
-            cursor=self._draws.cursor,
+            **self._draws.fields(),
             steps=self.steps,
             draws=self.draws_rows,
             guard=self.guard,
@@ -267,16 +263,14 @@ class Tracker(Saveable):
         self.units, self._owns_units = units, own
         self._stage.measure(units.frame)
 
-    def look(self, constant: float | None = None) -> None:
+    def look(self) -> None:
         """Take new units from what was seen, and rewrite what was learned in them."""
-        assert self.units is not None
-        change = self.units.look(constant)
-        if change is not None:
+        if self.units is not None and (change := self.units.look()) is not None:
             self.change_units(change)
 
+    @abstractmethod
     def change_units(self, change: Change) -> None:
         """Rewrite the state, which is linear in the rows, and the rows held, in new units."""
-        raise AssertionError(f"{type(self).__name__} cannot change its units")
 
     def _out(self, count: int) -> NDArray[np.float64]:
         """Room for so many numbers that a kernel answers with."""

@@ -14,7 +14,7 @@ from driftls.kernels import exact as kernels
 from driftls.kernels.parts import Part
 from driftls.schedules import Power, ridge
 from driftls.trackers.base import Tracker
-from driftls.trackers.settings import Common
+from driftls.trackers.settings import RAW, Common
 from driftls.units import Change
 
 METHODS = ("auto", "sherman-morrison", "cholesky", "inverse")
@@ -328,7 +328,7 @@ class OLS(RLS):
 
 def plain(dim: int, regularisation: Any) -> RLS:
     """RLS in the units of its rows, which may have a constant among them already: the target of other trackers."""
-    return RLS(dim, regularisation=regularisation, method="cholesky", scale=False, intercept=False)
+    return RLS(dim, regularisation=regularisation, method="cholesky", **RAW)
 
 
 def gram_of(X: Any) -> NDArray[np.float64]:

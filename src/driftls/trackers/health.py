@@ -77,7 +77,7 @@ def look(tracker: Tracker, error2: float, baseline2: float) -> tuple[str, bool]:
         return f"{better} than predicting the mean; without a history, nobody knows what its rows allow", False
     X, y = history.matrix(max(0, len(history) - SAMPLE))
     share, sizes = possible(X, y)
-    if share > 1.0 and not tracker.intercept:
+    if share > 1.0 and not tracker.intercept and y.mean() ** 2 > MARGIN * y.var():
         return "predicting the mean is better than any model without an intercept. Build it with intercept=True", True
     gap = error2 / baseline2 - min(share, 1.0)
     if gap <= max(LEARNED * (1.0 - share), MARGIN):
