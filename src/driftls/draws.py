@@ -43,6 +43,10 @@ class Draws:
         self.tape: NDArray[np.float64] = np.empty(size)
         self.cursor = np.array([size], dtype=np.int64)  # everything read: the first use fills the tape
 
+    def fields(self) -> dict[str, Any]:
+        """Of a record whose kernels read the tape."""
+        return {"tape": self.tape, "tape_size": self.tape.size, "cursor": self.cursor}
+
     def ready(self, count: int) -> int:
         """Have at least `count` (at most the tape's size) uniforms ahead of the cursor; returns how many there are."""
         at, size = int(self.cursor[0]), self.tape.size

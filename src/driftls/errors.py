@@ -15,6 +15,7 @@ __all__ = [
     "DriftlsError",
     "FileFormatError",
     "InputError",
+    "LearningWarning",
     "LogFormatError",
     "MissingExtraError",
     "MissingFileError",
@@ -86,6 +87,10 @@ class MissingExtraError(DriftlsError, ImportError):
 
 class ConditioningWarning(UserWarning):
     """An exact tracker left its fast route because rounding errors had grown too large."""
+
+
+class LearningWarning(UserWarning):
+    """A tracker learns less than its rows allow; `tracker.health` says why and what to do."""
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:

@@ -71,10 +71,7 @@ class WidthState:
 
     def read(self, draws: Draws) -> None:
         """Draw from this tape from now on."""
-        self.frame.set(tape=draws.tape, tape_size=draws.tape.size, cursor=draws.cursor)
-
-    def begin(self, draws: Draws) -> None:
-        """Draw what the state begins with."""
+        self.frame.set(**draws.fields())
 
     def attend(self) -> None:
         """The part `enter` asks for what it cannot do itself."""

@@ -2,7 +2,7 @@
 
 | width | cost of an arm | cost of a row | right for |
 |---|---|---|---|
-| `ExactWidth` | O(d^2), sparse O(nnz^2) | O(d^2) | everything, where d^2 is affordable |
+| `ExactWidth` | O(d^2), sparse O(nnz^2); arms that recur mostly O(nnz) | O(d^2) | everything, where d^2 is affordable |
 | `PhiWidth()` | O(nnz) | O(T nnz) an arm | arms that recur, where d^2 does not fit |
 | `CentredWidth` | O(nnz) | O(nnz) | one model an arm, where a model has an intercept |
 | `DiagonalWidth` | O(nnz) | O(nnz) | fresh arms, sparse crosses; wrong for a fixed pool |
@@ -25,7 +25,7 @@ from driftls.kernels import bounds, centred, phi, sampling, score
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import ridge
-from driftls.trackers import RLS, Tracker
+from driftls.trackers import RAW, RLS, Tracker
 from driftls.units import widened
 from driftls.width_states import CentredState, DiagonalState, ExactState, PhiState, SampleState, WidthState
 
@@ -60,7 +60,6 @@ class Width(ABC):
             )
         state = self._state(tracker, slots)
         state.read(draws)
-        state.begin(draws)
         return state
 
     def reopen(
@@ -137,14 +136,7 @@ class ExactWidth(Width):
             total, discount = constant_ridge(tracker), discount_of(tracker)
             # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
             method = "sherman-morrison" if discount == 1.0 else "inverse"
-            own = RLS(
-                tracker.inner,
-                regularisation=ridge(total),
-                discount=discount,
-                method=method,
-                scale=False,
-                intercept=False,
-            )
+            own = RLS(tracker.inner, regularisation=ridge(total), discount=discount, method=method, **RAW)
         recurring: dict[str, Any] = (
             {"lines": ("arms",), "by_slot": ("bounds", "stamps"), "slots": slots} if slots else {}
         )

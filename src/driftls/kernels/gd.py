@@ -4,42 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels import lazy
-from driftls.kernels.lazy import SMALLEST_FACTOR, SMALLEST_PRODUCT, shrink, shrunk_add
-from driftls.kernels.learn import drawn, limit
+from driftls.kernels.lazy import SMALLEST_FACTOR, SMALLEST_PRODUCT, show, shrink, shrunk_add
+from driftls.kernels.learn import descend
 from driftls.kernels.parts import inner, part, reals
 from driftls.kernels.rows import axpy2, dot, row
 
 LAST, POLYAK, TAIL = 0, 1, 2  # which average is reported
 # The two halves of the sum of iterates cancel as p falls; beyond this factor too many digits would be lost.
 MOST_SPREAD = 1e3
-show = lazy.show
 
 
 @inner
-def gd_step(t: Any, rows: Any, i: int, gamma: float, lam: float) -> float:
+def gd_step(t: Any, rows: Any, i: int, m: int) -> float:
     """theta += gamma ((y_i - theta'x_i) x_i - lam theta)      [eq:fOLS-GD-update, eq:fRLS-GD-update]"""
     x, at, n = row(rows, i)
     error = reals(rows.y)[i] - t.p * dot(x, at, n, t.stride, reals(t.u))
-    shrink(t, 1.0 - gamma * lam)
-    shrunk_add(t, rows, i, gamma * error)
+    shrink(t, 1.0 - t.gamma * t.lam)
+    shrunk_add(t, rows, i, t.gamma * error)
     return error
 
 
 @part
 def gd_descend(t: Any, rows: Any, i: int, n: int) -> float:
     """The steps of a round"""
-    error, most = 0.0, limit(t)
-    for k in range(t.steps):
-        error = gd_step(t, rows, drawn(t, i, k, n), t.gamma, t.lam)
-        if not error * error <= most:
-            break
+    error = descend(t, rows, i, n, gd_step)
     show(t)
     return error
 
 
 @inner
-def averaged_gd_step(t: Any, rows: Any, i: int, gamma: float, lam: float) -> float:
+def averaged_gd_step(t: Any, rows: Any, i: int, m: int) -> float:
     """The same step; then the sum of iterates += w theta, with w = 1 (Polyak) or t(t+1)(t+2) (tail)
 
     The sum is kept as g + r u, so that adding an iterate is r += w p; g pays for the part of u that came later.
@@ -48,7 +42,7 @@ def averaged_gd_step(t: Any, rows: Any, i: int, gamma: float, lam: float) -> flo
     x, at, n = row(rows, i)
     u, g, every = reals(t.u), reals(t.g), max(t.stride, 1)
     error = reals(rows.y)[i] - t.p * dot(x, at, n, t.stride, u)
-    a = 1.0 - gamma * lam
+    a = 1.0 - t.gamma * t.lam
     left = a * t.p
     if a <= SMALLEST_FACTOR or left <= SMALLEST_PRODUCT or t.r > MOST_SPREAD * left * t.weight:
         for j in range(t.dim):  # write the sum out before u changes its scale
@@ -57,7 +51,7 @@ def averaged_gd_step(t: Any, rows: Any, i: int, gamma: float, lam: float) -> flo
         t.r, t.p = 0.0, 1.0
     else:
         t.p = left
-    alpha = gamma * error / t.p
+    alpha = t.gamma * error / t.p
     axpy2(x, at, n, t.stride, alpha, -t.r * alpha, u, g)
     t.taken += 1.0
     weight = 1.0 if t.averaging == POLYAK else t.taken * (t.taken + 1.0) * (t.taken + 2.0)
@@ -69,10 +63,6 @@ def averaged_gd_step(t: Any, rows: Any, i: int, gamma: float, lam: float) -> flo
 @part
 def averaged_gd_descend(t: Any, rows: Any, i: int, n: int) -> float:
     """The steps of a round; theta is the average"""
-    error, most = 0.0, limit(t)
-    for k in range(t.steps):
-        error = averaged_gd_step(t, rows, drawn(t, i, k, n), t.gamma, t.lam)
-        if not error * error <= most:
-            break
+    error = descend(t, rows, i, n, averaged_gd_step)
     t.a, t.b = t.r / t.weight, 1.0 / t.weight
     return error

@@ -24,6 +24,9 @@ SMALLEST_NORM2 = 1e-150  # of a row that a step is divided by: for anything smal
 LARGEST_Y = 1e75
 PER_LINE = 8  # float64 numbers in a cache line
 MOST_LINES = 20  # of a longer row the processor fetches the rest by itself
+WATCH_EVERY = 8  # rows: so few predictions cost nothing beside the steps
+RECENT = 256.0  # of those
+MOST_ERROR = 1e150  # a number that a file can hold
 IN_CACHE = 1 << 15  # features: so few coordinates stay in the cache by themselves
 
 # -- schedules --------------------------------------------------------------------------------------------------------
@@ -166,6 +169,22 @@ def check(t: Any, rows: Any, i: int, n: int) -> int:
     return 0
 
 
+# -- does it learn? ---------------------------------------------------------------------------------------------------
+
+
+@inner
+def watch(t: Any, rows: Any, i: int) -> None:
+    """Squared errors of theta.x and of the mean of y on a row that is yet to be learned: means over recent rows"""
+    x, at, n = row(rows, i)
+    y = reals(rows.y)[i]
+    error, around = y - mean_of(t, x, at, n), y - t.mean_y
+    t.watched += 1.0
+    share = 1.0 / min(t.watched, RECENT)
+    t.progressive += share * (min(error * error, MOST_ERROR) - t.progressive)
+    t.baseline += share * (around * around - t.baseline)
+    t.mean_y += share * around
+
+
 # -- the loop ---------------------------------------------------------------------------------------------------------
 
 
@@ -174,6 +193,8 @@ def take(t: Any, rows: Any, i: int) -> float:
     """Row i of the block: into the history, into the state, then the steps of its round"""
     history, c = rows_at(t.history), counts(t.counts)
     slot, kept, asked = next_slot(t, c), c.kind != NOTHING, 0.0
+    if t.watch != 0 and c.seen % WATCH_EVERY == 0:
+        watch(t, rows, i)
     if slot >= 0:
         if slot < c.held and t.forget != 0:
             asked += call(t.forget, t.address, 0, t.history, slot, c.held, 0, 0.0)
@@ -263,6 +284,17 @@ def drawn(t: Any, i: int, k: int, m: int) -> int:
     if t.ahead != 0:  # the history does not fit the cache: later rows are asked for in time
         call(t.ahead, t.address, 0, t.history, k, m, 0, 0.0)
     return int(reals(t.tape)[integers(t.cursor)[0] + k] * m)
+
+
+@inner
+def descend(t: Any, rows: Any, i: int, m: int, step: Any) -> float:
+    """The steps of a round over m rows, until one is beyond mending; the last error"""
+    error, most = 0.0, limit(t)
+    for k in range(t.steps):
+        error = step(t, rows, drawn(t, i, k, m), m)
+        if not error * error <= most:
+            break
+    return error
 
 
 @part

@@ -73,9 +73,9 @@ TRACKER = record(
     """
     route asked forgotten refactorised left fading eager version
     """
-    # what the last call says
+    # what the last call says; whether what is predicted before a row is learned is compared with y
     """
-    fault_row done checked noted
+    fault_row done checked noted watch
     """,
     """
     a b p q
@@ -84,7 +84,8 @@ TRACKER = record(
     max_norm2 error2 max_y2
     r weight taken
     since due every
-    scale discount next_try ridge_now entered
+    scale discount next_try ridge_now entered settled accounted
+    watched progressive baseline mean_y
     """,
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from driftls.kernels.lazy import add, move, predict, show
-from driftls.kernels.learn import drawn, limit
+from driftls.kernels.learn import descend
 from driftls.kernels.parts import inner, part, reals
 
 
@@ -31,34 +31,30 @@ def table_forget(t: Any, rows: Any, i: int) -> float:
 
 
 @inner
-def sag_step(t: Any, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
+def sag_step(t: Any, rows: Any, i: int, m: int) -> float:
     """r_i <- x_i.theta - y_i;  theta <- theta - gamma ((1/m) sum_k r_k x_k + lam theta)      [eq:SAG]"""
     residual = predict(t, rows, i) - reals(rows.y)[i]
     add(t, rows, i, 0.0, residual - reals(t.residual)[i])
     reals(t.residual)[i] = residual
-    move(t, 1.0 - gamma * lam, gamma / m)
+    move(t, 1.0 - t.gamma * t.lam, t.gamma / m)
     return residual
 
 
 @inner
-def saga_step(t: Any, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
+def saga_step(t: Any, rows: Any, i: int, m: int) -> float:
     """theta <- theta - gamma (e x_i + G/m + lam theta), then G += e x_i;  e = (x_i.theta - y_i) - r_i"""
     residual = predict(t, rows, i) - reals(rows.y)[i]
     change = residual - reals(t.residual)[i]
     reals(t.residual)[i] = residual
-    move(t, 1.0 - gamma * lam, gamma / m)
-    add(t, rows, i, -gamma * change, change)
+    move(t, 1.0 - t.gamma * t.lam, t.gamma / m)
+    add(t, rows, i, -t.gamma * change, change)
     return residual
 
 
 @part
 def sag_descend(t: Any, rows: Any, i: int, n: int) -> float:
     """The steps of a round"""
-    error, most = 0.0, limit(t)
-    for k in range(t.steps):
-        error = sag_step(t, rows, drawn(t, i, k, n), n, t.gamma, t.lam)
-        if not error * error <= most:
-            break
+    error = descend(t, rows, i, n, sag_step)
     show(t)
     return error
 
@@ -66,10 +62,6 @@ def sag_descend(t: Any, rows: Any, i: int, n: int) -> float:
 @part
 def saga_descend(t: Any, rows: Any, i: int, n: int) -> float:
     """The steps of a round"""
-    error, most = 0.0, limit(t)
-    for k in range(t.steps):
-        error = saga_step(t, rows, drawn(t, i, k, n), n, t.gamma, t.lam)
-        if not error * error <= most:
-            break
+    error = descend(t, rows, i, n, saga_step)
     show(t)
     return error

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from driftls.kernels.lazy import add, move, predict, show
-from driftls.kernels.learn import drawn, limit
+from driftls.kernels.learn import descend
 from driftls.kernels.parts import inner, part, reals
 from driftls.kernels.rows import axpy, dot, rank_one, row
 
@@ -51,30 +51,27 @@ def refresh(t: Any, rows: Any, m: int) -> None:
 
 
 @inner
-def svrg_step(t: Any, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
+def svrg_step(t: Any, rows: Any, i: int, m: int) -> float:
     """theta <- theta - gamma (x_i.(theta - anchor) x_i + G/m + lam theta)      [eq:svrg-update]
 
-    The paper's f'_i(theta) - f'_i(anchor) + F'(anchor), with lam (theta - anchor) + lam anchor added up.
+    The paper's f'_i(theta) - f'_i(anchor) + F'(anchor), with lam (theta - anchor) + lam anchor added up. When it is due,
+    the anchor moves to theta first.
     """
+    if t.since >= t.due:  # every 0: after a quarter as many rows as are held; growing, five visits a row in all
+        t.since, t.due = 0.0, t.steps * (float((m + 3) // 4) if t.every == 0.0 else t.every)
+        refresh(t, rows, m)
+    t.since += 1.0
     prediction, y = predict(t, rows, i), reals(rows.y)[i]
     change = prediction - y - anchor_residual(t, rows, i)
-    move(t, 1.0 - gamma * lam, gamma / m)
-    add(t, rows, i, -gamma * change, 0.0)
+    move(t, 1.0 - t.gamma * t.lam, t.gamma / m)
+    add(t, rows, i, -t.gamma * change, 0.0)
     return prediction - y
 
 
 @part
 def svrg_descend(t: Any, rows: Any, i: int, n: int) -> float:
-    """The steps of a round; when it is due, the anchor moves to theta first"""
-    error, most = 0.0, limit(t)
-    for k in range(t.steps):
-        if t.since >= t.due:  # every 0: after a quarter as many rows as are held; growing, five visits a row in all
-            t.since, t.due = 0.0, t.steps * (float((n + 3) // 4) if t.every == 0.0 else t.every)
-            refresh(t, rows, n)
-        t.since += 1.0
-        error = svrg_step(t, rows, drawn(t, i, k, n), n, t.gamma, t.lam)
-        if not error * error <= most:
-            break
+    """The steps of a round"""
+    error = descend(t, rows, i, n, svrg_step)
     show(t)
     return error
 
@@ -99,11 +96,12 @@ def svrg_average_forget(t: Any, rows: Any, i: int) -> float:
 
 
 @inner
-def svrg_average_step(t: Any, rows: Any, i: int, m: int, gamma: float, lam: float) -> float:
+def svrg_average_step(t: Any, rows: Any, i: int, m: int) -> float:
     """theta <- theta - gamma (f'_i(theta) - f'_i(mean) + F'_n(mean))      [eq:svrg-update], O(d^2)
 
     The anchor moves every round, so its full gradient is a product with the Gram matrix: not an O(d) scheme.
     """
+    gamma, lam = t.gamma, t.lam
     theta, mean, gradient, moment = reals(t.u), reals(t.g), reals(t.extra), reals(t.moment)
     x, at, n = row(rows, i)
     for j in range(t.dim):
@@ -125,9 +123,4 @@ def svrg_average_step(t: Any, rows: Any, i: int, m: int, gamma: float, lam: floa
 @part
 def svrg_average_descend(t: Any, rows: Any, i: int, n: int) -> float:
     """The steps of a round"""
-    error, most = 0.0, limit(t)
-    for k in range(t.steps):
-        error = svrg_average_step(t, rows, drawn(t, i, k, n), n, t.gamma, t.lam)
-        if not error * error <= most:
-            break
-    return error
+    return descend(t, rows, i, n, svrg_average_step)

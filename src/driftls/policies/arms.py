@@ -14,7 +14,7 @@ from driftls.features.crossed import CrossedArms
 from driftls.inputs import Rows, Stage, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels.rows import first_fault
 from driftls.policies.arm_index import plain_ids
-from driftls.trackers.base import whole_number
+from driftls.trackers.settings import whole_number
 
 FIRST_NAMES = 64
 

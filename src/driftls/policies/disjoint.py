@@ -27,7 +27,7 @@ from driftls.policies.policy import Policy, allowed_arms, position_of, reward_of
 from driftls.policies.tables import PAYS_AFTER, kind_of
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
-from driftls.trackers.base import whole_number
+from driftls.trackers.settings import whole_number
 from driftls.units import Units
 from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, Width
 

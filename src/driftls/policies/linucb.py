@@ -14,12 +14,12 @@ from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.shared import SharedPolicy
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
 from driftls.trackers import RAW, RLS, SAGA, Tracker
-from driftls.trackers.base import whole_number
+from driftls.trackers.settings import whole_number
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth, Width
 
-# Up to this dimension d^2 is affordable, though the fast parts are faster.
-EXACT_UP_TO = 200
-GRAM_UP_TO = 5_000
+# Up to so many features the exact method is affordable: for any arms; for arms that recur, most of whose widths need not
+# be found anew; for these in raw units, since a look costs d^3.
+EXACT_UP_TO, RECURRING_UP_TO, RAW_UP_TO = 200, 1_000, 5_000
 
 
 class LinUCB(SharedPolicy):
@@ -107,9 +107,10 @@ class LinUCB(SharedPolicy):
         if dim <= EXACT_UP_TO and not sparse:
             self.reason = f"exact: with {dim} dense features the exact method is affordable, and nothing is lost"
             return RLS(dim, regularisation=lam), ExactWidth()
-        if recurring and not sparse and dim <= GRAM_UP_TO:
-            self.reason = f"exact: {dim} dense features and arms that recur: few widths have to be found anew"
-            return RLS(dim, regularisation=lam), ExactWidth()
+        if recurring and not sparse and dim <= RAW_UP_TO:
+            units = "" if dim <= RECURRING_UP_TO else ", in raw units"
+            self.reason = f"exact: {dim} dense features and arms that recur{units}: few widths have to be found anew"
+            return RLS(dim, regularisation=lam, **(RAW if units else {})), ExactWidth()
         if recurring and not sparse:
             self.reason = f"fast: {dim} features, too many for a {dim} x {dim} matrix: SAGA, with one phi for each arm"
             return SAGA(dim, regularisation=lam, seed=seed, **RAW), PhiWidth()

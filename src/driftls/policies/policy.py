@@ -30,7 +30,7 @@ from driftls.policies.model import Model
 from driftls.policies.tables import ScoreTable
 from driftls.schedules import ridge
 from driftls.trackers import RLS, Tracker
-from driftls.trackers.base import whole_number
+from driftls.trackers.settings import whole_number
 from driftls.units import Units
 from driftls.widths import Width
 
@@ -116,7 +116,7 @@ class Policy(Saveable):
     # -- memory that kernels use ---------------------------------------------------------------------------------
 
     def _write_tape(self) -> None:
-        self.frame.set(tape=self._draws.tape, tape_size=self._draws.tape.size, cursor=self._draws.cursor)
+        self.frame.set(**self._draws.fields())
 
     def _make_slots(self, arms: int) -> None:
         """Room for the scores and slots of so many arms."""

@@ -27,7 +27,7 @@ from driftls.policies.model import Model
 from driftls.policies.policy import Policy, allowed_arms, position_of, reward_of, rewards_of
 from driftls.policies.slots import ArmSlots
 from driftls.trackers import Tracker
-from driftls.trackers.base import whole_number
+from driftls.trackers.settings import whole_number
 from driftls.units import Units
 from driftls.widths import Width
 

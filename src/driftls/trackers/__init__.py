@@ -9,10 +9,12 @@
 | `Diagonal` | O(nnz) | O(d) | where features rarely overlap |
 """
 
-from driftls.trackers.base import RAW, Tracker, TrackingError
+from driftls.trackers.base import Tracker, TrackingError
 from driftls.trackers.cd import CD
 from driftls.trackers.diagonal import Diagonal
 from driftls.trackers.exact import OLS, RLS
+from driftls.trackers.health import Health
+from driftls.trackers.settings import RAW
 from driftls.trackers.sgd import GD, SAG, SAGA, SVRG
 
-__all__ = ["CD", "GD", "OLS", "RAW", "RLS", "SAG", "SAGA", "SVRG", "Diagonal", "Tracker", "TrackingError"]
+__all__ = ["CD", "GD", "OLS", "RAW", "RLS", "SAG", "SAGA", "SVRG", "Diagonal", "Health", "Tracker", "TrackingError"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple, Self
@@ -12,24 +11,21 @@ from numpy.typing import NDArray
 
 from driftls import schedules
 from driftls.draws import TAPE, Draws, Seed
-from driftls.errors import CorruptFileError, DimensionError, SettingsError
+from driftls.errors import DimensionError, SettingsError
 from driftls.history import History, Mapped, from_header
 from driftls.inputs import Stage, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels import learn as kernels
 from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import TRACKER
-from driftls.persistence import Saveable, checked, expect
+from driftls.persistence import Saveable
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule
+from driftls.trackers import files
+from driftls.trackers.health import Health, Watch
+from driftls.trackers.settings import MOST_STEPS, flag, whole_number
 from driftls.units import Change, Units, widened
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
 LOOKAHEAD, SPARSE_LOOKAHEAD = 2, 4  # steps; a sparse row is fetched in three stages
-MOST_STEPS = 10_000_000  # a row: as many uniforms are drawn ahead
-NUMBERS = ("max_norm2", "error2", "max_y2", "a", "b", "p", "q")  # of the record, which a file keeps for every tracker
-
-
-# features as they are, and no intercept: what the paper's algorithms are printed for
-RAW: dict[str, Any] = {"scale": False, "intercept": False}
 
 
 class TrackingError(NamedTuple):
@@ -42,9 +38,27 @@ class TrackingError(NamedTuple):
 class Tracker(Saveable):
     """Follows a least-squares solution while rows keep coming.
 
+    Parameters
+    ----------
+    dim : int
+        Number of features.
+    step_size : schedule
+        gamma_n.
+    regularisation : schedule
+        lambda_n per row; `ridge(total)` keeps n lambda_n constant, and ridge(1) is the default.
+    steps : int
+        Inner steps a row.
+    history : History
+        Where rows are kept.
+    seed : int or Generator
+        Of the draws.
+    guard : bool
+        Raise `DivergenceError` when a step is too large or the error runs away.
+    scale, intercept : bool
+        Measure features in units of their spread; learn an intercept. `**RAW` is neither.
+
     A subclass says which parts serve it (`parts`), which quantities it keeps for each coordinate and which numbers of
     its record a file must have (`quantities`, `numbers`), allocates what else it needs (`_allocate`), and has a target.
-
     Calls from several threads take turns; trackers of their own run in parallel.
     """
 
@@ -53,6 +67,9 @@ class Tracker(Saveable):
     numbers: ClassVar[tuple[str, ...]] = ()
     interleaved: ClassVar[bool] = True  # for sparse rows, a coordinate's quantities are adjacent: one cache line
     draws_rows: ClassVar[bool] = True
+    own_settings: ClassVar[tuple[str, ...]] = ()  # attributes that its constructor takes beyond the common ones
+    not_settings: ClassVar[tuple[str, ...]] = ()  # common ones that it does not take
+    watched: ClassVar[bool] = True  # errors before learning are noted: theta is ready after every row
 
     def __init__(
         self,
@@ -84,6 +101,7 @@ class Tracker(Saveable):
         self.units: Units | None = None
         self._state: dict[str, NDArray[Any]] = {}  # made when the first row tells whether rows are dense or sparse
         self._target: Any = None
+        self._watch = Watch()
 
     def _tape(self, seed: Seed, size: int = TAPE) -> Draws:
         return Draws(seed, max(size, self.steps + 1))  # at least what one row reads
@@ -101,10 +119,6 @@ class Tracker(Saveable):
     @abstractmethod
     def target(self) -> Tracker:
         """The exact tracker of the objective that this one descends."""
-
-    def _extra_settings(self) -> dict[str, Any]:
-        """Settings beyond the common ones, for a file and for repr."""
-        return {}
 
     def attend(self) -> None:
         """A kernel asks for what it cannot do itself: sums made afresh from the rows held."""
@@ -168,15 +182,13 @@ class Tracker(Saveable):
         frame, block = self.frame, last - first > 1
         try:
             while status := kernels.learn(frame.address, first, last):
+                first = frame["done"]
                 if status == kernels.NO_ROOM:
-                    first = frame["done"]
                     self.make_room(self._stage.frame, first, last, block)
                     block = False
                 elif status == kernels.LOOK:
-                    first = frame["done"]
                     self.look()
                 elif status == kernels.ATTEND:
-                    first = frame["done"]
                     self.attend()
                     if first == last:
                         break
@@ -189,6 +201,7 @@ class Tracker(Saveable):
             raise
         finally:
             frame["checked"] = 0
+        self._watch.check(self)
 
     def start(self, sparse: bool, units: Units | None = None) -> None:
         """The first rows are here: dense or sparse, from now on. `units` are those of a policy with a model an arm."""
@@ -226,12 +239,11 @@ class Tracker(Saveable):
             history=self.history.frame,
             counts=self.history.counts,
             block=self._stage.frame,
-            tape=self._draws.tape,
-            tape_size=self._draws.tape.size,
-            cursor=self._draws.cursor,
+            **self._draws.fields(),
             steps=self.steps,
             draws=self.draws_rows,
             guard=self.guard,
+            watch=self.watched,
             lookahead=SPARSE_LOOKAHEAD if sparse else LOOKAHEAD,
             a=1.0,
             p=1.0,
@@ -251,20 +263,18 @@ class Tracker(Saveable):
         self.units, self._owns_units = units, own
         self._stage.measure(units.frame)
 
-    def look(self, constant: float | None = None) -> None:
+    def look(self) -> None:
         """Take new units from what was seen, and rewrite what was learned in them."""
-        assert self.units is not None
-        change = self.units.look(constant)
-        if change is not None:
+        if self.units is not None and (change := self.units.look()) is not None:
             self.change_units(change)
 
     def settle(self) -> bool:
         """A policy has taken a look: come closer to the target, where that is cheap now; whether theta has moved."""
         return False
 
+    @abstractmethod
     def change_units(self, change: Change) -> None:
         """Rewrite the state, which is linear in the rows, and the rows held, in new units."""
-        raise AssertionError(f"{type(self).__name__} cannot change its units")
 
     def grow(self, dim: int) -> None:
         """Take `dim` features from now on, as if there had been so many from the start: the new ones were always 0."""
@@ -272,7 +282,7 @@ class Tracker(Saveable):
             before, dim = self.dim, whole_number(dim, "dim", self.dim)
             if dim == before:
                 return
-            sparse, kept = self.sparse, {name: self.frame[name] for name in (*NUMBERS, *self.numbers)}
+            sparse, kept = self.sparse, {name: self.frame[name] for name in (*files.NUMBERS, *self.numbers)}
             if sparse is not None:
                 self.refresh()
                 self.history.grow(before, dim)
@@ -316,6 +326,8 @@ class Tracker(Saveable):
             nnz = int((stop[first : first + kept] - start[first : first + kept]).sum())
         history.reserve(kept, nnz)
         self._follow_history()
+        if rows is not self._stage.frame:  # those of a policy, which does not come by `_learn`
+            self._watch.check(self)
         if self._draws_per_row:
             self._draws.ready(min(piece, max(1, self._draws.tape.size // self._draws_per_row)) * self._draws_per_row)
 
@@ -402,6 +414,12 @@ class Tracker(Saveable):
             absolute, size = float(np.linalg.norm(self.coefficients() - exact)), float(np.linalg.norm(exact))
         return TrackingError(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
 
+    @property
+    def health(self) -> Health:
+        """Whether it learns: its error on recent rows before it learned them, that of predicting the mean, a verdict."""
+        with self.lock:
+            return self._watch.health(self)
+
     def set_ridge(self, schedule: Schedule, *, rewrite: bool = True) -> None:
         """From now on lambda_n is another one: where a policy estimates it from the data.
 
@@ -417,104 +435,32 @@ class Tracker(Saveable):
         """Header and arrays from which `from_snapshot` makes the same tracker."""
         with self.lock:
             self.refresh()
-            header: dict[str, Any] = {
-                "class": type(self).__name__,
-                "settings": self._saved_settings(),
-                "draws": self._draws.header(),
-                "history": self.history.header(),
-                "sparse": self.sparse,
-                "numbers": {name: self.frame[name] for name in (*NUMBERS, *self.numbers)},
-            }
-            arrays: dict[str, Any] = {"unread": self._draws.unread()}
-            if self.sparse is not None:
-                arrays |= {f"state.{name}": np.array(array) for name, array in self._kept_state().items()}
-                arrays |= {f"history.{name}": np.array(array) for name, array in self.history.saved_arrays().items()}
-                if self.units is not None and self._owns_units:
-                    header["units"], kept = self.units.snapshot()
-                    arrays |= {f"units.{name}": array for name, array in kept.items()}
-        return header, arrays
-
-    def _kept_state(self) -> dict[str, NDArray[Any]]:
-        """The state as a file keeps it: of a table with an entry a row, those of the rows held."""
-        held = len(self.history)
-        return {name: array[:held] if name == "residual" else array for name, array in self._state.items()}
+            return files.snapshot(self)
 
     @classmethod
     def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
         """The tracker that `snapshot` wrote down."""
-        settings = dict(header["settings"])
-        for name in ("step_size", "regularisation"):
-            if name in settings:
-                if settings[name] is None and name not in functions:
-                    raise SettingsError(f"{name} was a function of n, which no file can hold: pass {name}= to load().")
-                kept = settings[name]
-                settings[name] = functions.pop(name) if kept is None else schedules.from_header(kept)
-        if functions:
-            raise SettingsError(f"load() takes no {', '.join(functions)}: it is kept in the file.")
-        tracker = cls._from_settings(settings, from_header(header["history"]))
-        tracker._restore(header, arrays)
+        tracker = files.make(cls, files.settings_of(header, functions), from_header(header["history"]))
+        files.restore(tracker, header, arrays)
         return tracker
 
-    def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
-        if self._draws.tape.size < self._draws_per_row:
-            raise CorruptFileError("fewer draws fit its tape than one row needs. Restore the file from a copy.")
-        sparse: Any = checked(header["sparse"], bool | None)  # type: ignore[arg-type]
-        if sparse is None:
-            return
-        expect(
-            arrays, "state.coords", (self.quantities, self.inner), np.float64
-        )  # before anything of that size is made
-        own = {name.split(".", 1)[1]: array for name, array in arrays.items() if name.startswith("history.")}
-        self.history.restore(self.inner, sparse, header["history"], own)
-        self._wire(sparse)
-        if self.units is not None and "units" in header:
-            prefix = "units."
-            kept = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
-            self.units.restore(header["units"], kept)
-        for name in (*NUMBERS, *self.numbers):
-            value = checked(header["numbers"][name], float)
-            if not np.isfinite(value):
-                raise CorruptFileError(f"{name} must be a finite number, got {value}. Restore the file from a copy.")
-            self.frame[name] = value
-        if self.quantities == 1 and self.frame["b"] != 0.0:  # there is no g that it could multiply
-            raise CorruptFileError("b must be 0 for this tracker. Restore the file from a copy.")
-        self._follow_history()
-        for name, array in self._kept_state().items():
-            kept = expect(arrays, f"state.{name}", array.shape, array.dtype)
-            if not np.isfinite(kept).all():
-                raise CorruptFileError(f"`{name}` is not finite. Restore the file from a copy.")
-            array[...] = kept
-        self._restored()
+    def _restore_numbers(self, numbers: dict[str, float]) -> None:
+        """What a file keeps of the record."""
+        self.frame.set(**numbers)
 
     def _restored(self) -> None:
         """The state was filled from a file."""
 
     def fresh(self, seed: Seed = None, tape: int = TAPE) -> Self:
         """A new tracker with the same settings, that has seen nothing, and has so many draws ready at a time."""
-        settings = self._saved_settings()
-        settings |= {name: getattr(self, name) for name in ("step_size", "regularisation") if name in settings}
-        tracker = self._from_settings(settings, from_header(self.history.header()))
+        tracker = files.make(type(self), self.settings(), from_header(self.history.header()))
         tracker._draws = self._tape(seed, tape)
         return tracker
 
-    @classmethod
-    def _from_settings(cls, settings: dict[str, Any], history: History) -> Self:
-        settings |= {"history": None if history.kind == kernels.NOTHING else history}
-        kind: Any = cls
-        while not (kind.__module__.startswith("driftls.") or _takes(kind, settings)):
-            kind = kind.__mro__[1]  # a constructor of a user's own: what it would have passed on is in the settings
-        tracker = cls.__new__(cls)
-        kind.__init__(tracker, **settings)
-        return tracker
-
-    def _saved_settings(self) -> dict[str, Any]:
-        """What the constructor takes, in the form that a file keeps."""
-        settings: dict[str, Any] = {"dim": self.dim, "steps": self.steps, "guard": self.guard}
-        settings["step_size"] = schedules.to_header(self.step_size)
-        settings["regularisation"] = schedules.to_header(self.regularisation)
-        settings |= {"scale": self.scale, "intercept": self.intercept}
-        return settings | self._extra_settings()
+    def settings(self) -> dict[str, Any]:
+        """What the constructor takes, but for history and seed."""
+        common = (*("dim", "steps", "guard", "step_size", "regularisation", "scale", "intercept"), *self.own_settings)
+        return {name: getattr(self, name) for name in common if name not in self.not_settings}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
@@ -522,7 +468,7 @@ class Tracker(Saveable):
             raise SettingsError(
                 "a tracker over a Mapped history cannot be copied: its folder has one owner. Use save()."
             )
-        return _revive, (type(self), *self.snapshot(), self.functions())
+        return files.revive, (type(self), *self.snapshot(), self.functions())
 
     def functions(self) -> dict[str, Any]:
         """Schedules that are functions of n, which `load` has to be given again."""
@@ -534,31 +480,5 @@ class Tracker(Saveable):
         for name in ("step_size", "regularisation"):
             schedule = getattr(self, name)
             parts.append(f"{name}={schedule.function if isinstance(schedule, Tabulated) else schedule}")
-        parts += [f"steps={self.steps}", *(f"{name}={value!r}" for name, value in self._extra_settings().items())]
+        parts += [f"{name}={getattr(self, name)!r}" for name in ("steps", *self.own_settings)]
         return f"{type(self).__name__}({', '.join(parts)}, history={self.history!r}), n={len(self)}"
-
-
-def whole_number(value: Any, name: str, least: int, most: int = 2**31 - 2) -> int:
-    """A setting that counts something."""
-    if isinstance(value, bool) or not (isinstance(value, int | np.integer) and least <= value <= most):
-        raise SettingsError(f"{name} must be a whole number of at least {least} and at most {most}, got {value!r}.")
-    return int(value)
-
-
-def flag(value: Any, name: str) -> bool:
-    """A setting that is on or off."""
-    if not isinstance(value, bool | np.bool_):
-        raise SettingsError(f"{name} must be True or False, got {value!r}.")
-    return bool(value)
-
-
-def _takes(kind: Any, settings: dict[str, Any]) -> bool:
-    try:
-        inspect.signature(kind).bind(**settings)
-    except TypeError:
-        return False
-    return True
-
-
-def _revive(kind: type[Tracker], header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Tracker:
-    return kind.from_snapshot(header, arrays, **functions)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import SettingsError
-from driftls.history import History, Reservoir
+from driftls.history import Reservoir
 from driftls.kernels import cd
 from driftls.kernels.parts import Part
 from driftls.schedules import ridge
 from driftls.trackers.base import Tracker
-from driftls.trackers.exact import check_discount, drop, plain, solve
+from driftls.trackers.exact import check_discount, gram_of, plain, solve
+from driftls.trackers.settings import Common
 from driftls.units import Change
 
 
@@ -24,16 +25,14 @@ class CD(Tracker):
 
     Parameters
     ----------
-    dim : int
-        Number of features.
-    regularisation : schedule
-        lambda_n per row; `ridge(total)` keeps n lambda_n constant, and ridge(1) is the default.
     steps : int
         Coordinates moved a row.
     discount : float
         Each row counts `discount` times as much when the next one comes; the ridge is not discounted.
     history : History, optional
         `Window(capacity)` forgets rows exactly as they leave it. None keeps no rows: sums are enough.
+    dim, regularisation, scale, intercept
+        As for every `Tracker`.
 
     Examples
     --------
@@ -47,28 +46,15 @@ class CD(Tracker):
     interleaved = False
     draws_rows = False
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        regularisation: Any = None,
-        steps: int = 4,
-        discount: float = 1.0,
-        history: History | None = None,
-        scale: bool = True,
-        intercept: bool = True,
-    ) -> None:
-        regularisation = ridge(1.0) if regularisation is None else regularisation
-        super().__init__(
-            dim,
-            regularisation=regularisation,
-            steps=steps,
-            history=history,
-            seed=0,
-            guard=False,
-            scale=scale,
-            intercept=intercept,
+    own_settings = ("discount",)
+    not_settings = ("guard", "step_size")
+
+    def __init__(self, dim: int, *, steps: int = 4, discount: float = 1.0, **settings: Unpack[Common]) -> None:
+        settings["regularisation"] = (
+            ridge(1.0) if settings.get("regularisation") is None else settings["regularisation"]
         )
+        super().__init__(dim, step_size=0.0, steps=steps, seed=0, guard=False, **settings)
+        history = settings.get("history")
         self.discount = check_discount(discount, self.regularisation, history)
         if isinstance(history, Reservoir):
             raise SettingsError("CD sums over all rows and needs no reservoir. Drop history=.")
@@ -99,32 +85,24 @@ class CD(Tracker):
         with self.lock:
             if self.sparse is None:
                 self.start(False)
-            theta = solve(A + total_ridge * np.eye(self.inner), b)
-            self._state["gram"][...] = A
-            self._state["coords"][...] = theta, b - A @ theta - total_ridge * theta, np.diag(A)
+            self._stand(solve(A + total_ridge * np.eye(self.inner), b), A, b, total_ridge)
             self.frame.set(scale=1.0, ridge_now=total_ridge)
             self.history.counts["seen"] = n
 
     def change_units(self, change: Change) -> None:
         with self.lock:
-            theta, ridge_now = change.theta(self._state["coords"][0].copy()), self.frame["ridge_now"]
-            A, b = change.sums(*self.sums())
-            self._state["gram"][...] = A
-            self._state["coords"][...] = theta, b - A @ theta - ridge_now * theta, np.diag(A)
-            self.frame["scale"] = 1.0
+            theta = change.theta(self._state["coords"][0].copy())
+            self._stand(theta, *change.sums(*self.sums()), self.frame["ridge_now"])
+            self.frame.set(scale=1.0, mean_y=self.frame["mean_y"] - change.offset)
             self.history.change_units(change)
 
     def attend(self) -> None:
         """A and the residual afresh: what a large row that has left did to the last digits leaves with it."""
         X, y = self.history.matrix()
-        A = (X.T @ X) if isinstance(X, np.ndarray) else (X.T @ X).toarray()
-        theta, ridge_now = self._state["coords"][0], self.frame["ridge_now"]
-        self._state["gram"][...] = A
-        self._state["coords"][1:] = X.T @ y - A @ theta - ridge_now * theta, np.diag(A)
+        self._stand(self._state["coords"][0].copy(), gram_of(X), X.T @ y, self.frame["ridge_now"])
         self.frame["forgotten"] = 0
 
-    def _extra_settings(self) -> dict[str, Any]:
-        return {"discount": self.discount}
-
-    def _saved_settings(self) -> dict[str, Any]:
-        return drop(super()._saved_settings(), "guard", "step_size")
+    def _stand(self, theta: NDArray[np.float64], A: NDArray[np.float64], b: NDArray[np.float64], total: float) -> None:
+        """theta, with the residual that it has for these sums and this total ridge."""
+        self._state["gram"][...] = A
+        self._state["coords"][...] = theta, b - A @ theta - total * theta, np.diag(A)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from driftls.kernels import exact as kernels
 from driftls.kernels.parts import Part
 from driftls.schedules import Power, ridge
 from driftls.trackers.base import Tracker
+from driftls.trackers.settings import RAW, Common
 from driftls.units import Change
 
 METHODS = ("auto", "sherman-morrison", "cholesky", "inverse")
@@ -29,10 +30,6 @@ class RLS(Tracker):
 
     Parameters
     ----------
-    dim : int
-        Number of features.
-    regularisation : schedule
-        lambda_n per row. `ridge(total)` keeps n lambda_n constant; a number is a constant lambda_n.
     discount : float
         Each row counts `discount` times as much when the next one comes; 1 forgets nothing.
     method : {"auto", "sherman-morrison", "cholesky", "inverse"}
@@ -43,6 +40,8 @@ class RLS(Tracker):
         "sherman-morrison" is classic recursive least squares, whose ridge fades with the rows.
     history : History, optional
         `Window(capacity)` forgets rows exactly as they leave it. None keeps no rows: sums are enough.
+    dim, regularisation, scale, intercept
+        As for every `Tracker`.
 
     Examples
     --------
@@ -56,29 +55,17 @@ class RLS(Tracker):
     numbers = ("route", "scale", "ridge_now", "entered", "next_try", "refactorised", "forgotten", "left")
     interleaved = False
     draws_rows = False
+    watched = False  # it is the solution, which need not be ready after every row
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        regularisation: Any = None,
-        discount: float = 1.0,
-        method: str = "auto",
-        history: History | None = None,
-        scale: bool = True,
-        intercept: bool = True,
-    ) -> None:
-        regularisation = ridge(1.0) if regularisation is None else regularisation
-        super().__init__(
-            dim,
-            regularisation=regularisation,
-            steps=0,
-            history=history,
-            seed=0,
-            guard=False,
-            scale=scale,
-            intercept=intercept,
+    own_settings = ("discount", "method")
+    not_settings: ClassVar[tuple[str, ...]] = ("steps", "guard", "step_size")
+
+    def __init__(self, dim: int, *, discount: float = 1.0, method: str = "auto", **settings: Unpack[Common]) -> None:
+        settings["regularisation"] = (
+            ridge(1.0) if settings.get("regularisation") is None else settings["regularisation"]
         )
+        super().__init__(dim, step_size=0.0, steps=0, seed=0, guard=False, **settings)
+        history = settings.get("history")
         check_size(self.dim)
         if not isinstance(method, str) or method not in METHODS:
             raise SettingsError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
@@ -155,8 +142,7 @@ class RLS(Tracker):
         frame["asked"] = 0
         if asked & kernels.SUM_UP:
             X, y = self.history.matrix()
-            self._state["gram"][...] = (X.T @ X) if isinstance(X, np.ndarray) else (X.T @ X).toarray()
-            self._state["moment"][:] = X.T @ y
+            self._state["gram"][...], self._state["moment"][:] = gram_of(X), X.T @ y
             frame["forgotten"] = 0
         if asked & kernels.INVERSE:
             self._invert()
@@ -310,8 +296,7 @@ class RLS(Tracker):
         A, b = np.zeros((self.inner, self.inner)), np.zeros(self.inner)
         for first in range(0, X.shape[0], 8192):
             piece, targets = X[first : first + 8192].astype(np.float64), y[first : first + 8192]
-            product = piece.T @ piece
-            A += product if isinstance(product, np.ndarray) else product.toarray()
+            A += gram_of(piece)
             b += piece.T @ targets
         if self.sparse is not None:
             A, b = A + self._state["gram"], b + self._state["moment"]
@@ -329,12 +314,6 @@ class RLS(Tracker):
             if self._state["inverse"].size and not self._refactorise():
                 self.frame["route"] = kernels.WAITING
 
-    def _extra_settings(self) -> dict[str, Any]:
-        return {"discount": self.discount, "method": self.method}
-
-    def _saved_settings(self) -> dict[str, Any]:
-        return drop(super()._saved_settings(), "steps", "guard", "step_size")
-
 
 class OLS(RLS):
     """Ordinary least squares, exactly: theta-hat_n = A_n^-1 b_n, and the least-norm solution while A_n is singular.
@@ -346,6 +325,8 @@ class OLS(RLS):
     >>> OLS(dim=2, intercept=False).partial_fit([[1.0, 1.0]], [2.0]).theta
     array([1., 1.])
     """
+
+    not_settings = (*RLS.not_settings, "regularisation")
 
     def __init__(
         self,
@@ -365,9 +346,6 @@ class OLS(RLS):
             dim, regularisation=0.0, discount=discount, method=method, history=history, scale=scale, intercept=intercept
         )
 
-    def _saved_settings(self) -> dict[str, Any]:
-        return drop(super()._saved_settings(), "regularisation")
-
 
 def check_size(dim: int) -> None:
     """Refuse matrices that no memory holds."""
@@ -380,12 +358,13 @@ def check_size(dim: int) -> None:
 
 def plain(dim: int, regularisation: Any) -> RLS:
     """RLS in the units of its rows, which may have a constant among them already: the target of other trackers."""
-    return RLS(dim, regularisation=regularisation, method="cholesky", scale=False, intercept=False)
+    return RLS(dim, regularisation=regularisation, method="cholesky", **RAW)
 
 
-def drop(settings: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Settings without those that a constructor does not take."""
-    return {name: value for name, value in settings.items() if name not in names}
+def gram_of(X: Any) -> NDArray[np.float64]:
+    """X'X, dense."""
+    product = X.T @ X
+    return product if isinstance(product, np.ndarray) else np.asarray(product.toarray())
 
 
 def solve(matrix: NDArray[np.float64], moment: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.draws import Seed
 from driftls.errors import SettingsError
-from driftls.history import ROWS_KEPT, History, Window
+from driftls.history import ROWS_KEPT, Window
 from driftls.inputs import as_rows
 from driftls.kernels import cg, gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import Normalised, ridge
-from driftls.trackers.base import MOST_STEPS, Tracker, flag, whole_number
-from driftls.trackers.exact import RLS, plain
+from driftls.trackers.base import Tracker
+from driftls.trackers.exact import RLS, gram_of, plain
+from driftls.trackers.settings import MOST_STEPS, Drawing, flag, whole_number
 from driftls.units import Change
 
 SWEEPS = 8  # conjugate gradient steps at a look
@@ -26,14 +27,18 @@ STEPS = 8  # more steps track closer, at a cost in proportion
 AVERAGING = {None: gd.LAST, "polyak": gd.POLYAK, "tail": gd.TAIL}
 
 
+def filled(settings: Drawing, **defaults: Any) -> Drawing:
+    """Settings, with a default for each that is not there or None."""
+    return {**settings, **{name: value for name, value in defaults.items() if settings.get(name) is None}}  # type: ignore[typeddict-item]
+
+
 class StochasticTracker(Tracker):
     """A scheme that descends the mean squared error of its history's rows; its target is RLS over them."""
 
-    def __init__(self, dim: int, *, regularisation: Any = None, steps: int = STEPS, **settings: Any) -> None:
-        regularisation = ridge(1.0) if regularisation is None else regularisation
-        super().__init__(
-            dim, regularisation=regularisation, steps=whole_number(steps, "steps", 1, MOST_STEPS), **settings
-        )
+    def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
+        settings = filled(settings, regularisation=ridge(1.0), steps=STEPS)
+        whole_number(settings["steps"], "steps", 1, MOST_STEPS)
+        super().__init__(dim, **settings)
 
     @property
     def target(self) -> Tracker:
@@ -58,26 +63,26 @@ class StochasticTracker(Tracker):
     def change_units(self, change: Change) -> None:
         """theta predicts the same as before; gradients are summed up afresh from the rows held."""
         theta = change.theta(self.coefficients())
+        self.frame["mean_y"] -= change.offset
         self.history.change_units(change)
         self._target = None
+        self._move_to(theta, change)
+
+    @abstractmethod
+    def _move_to(self, theta: NDArray[np.float64], change: Change) -> None:
+        """Stand at theta, over the rows held, whose units have changed."""
+
+    def _largest_rows(self) -> None:
+        """The largest row and y afresh, from the rows held: steps go by them."""
         X, y = self.history.matrix()
-        self._move_to(theta, X, y, change)
         if len(y):
-            squares = (
-                np.einsum("ij,ij->i", X, X) if isinstance(X, np.ndarray) else np.asarray(X.multiply(X).sum(axis=1))
-            )
-            self.frame.set(max_norm2=float(squares.max()), max_y2=float(np.square(y).max()))
+            squares = X * X if isinstance(X, np.ndarray) else X.multiply(X)
+            self.frame.set(max_norm2=float(squares.sum(axis=1).max()), max_y2=float(np.square(y).max()))
 
-    def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
-        """Stand at theta, over these rows, whose units have changed."""
-        raise NotImplementedError
-
-    def _sum_gradients(self, residual: NDArray[np.float64]) -> None:
-        """g = sum_i residual_i x_i afresh: what a large row that has left did to the last digits leaves with it."""
-        X, _ = self.history.matrix()
-        theta, frame = self.coefficients(), self.frame
-        self._state["coords"][:2] = theta, X.T @ residual
-        frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
+    def _stand(self, theta: NDArray[np.float64], gradients: NDArray[np.float64]) -> None:
+        """theta and g as they are from now on: what a large row that has left did to the last digits leaves with it."""
+        self._state["coords"][:2] = theta, gradients
+        self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
 
 
 class GD(StochasticTracker):
@@ -85,28 +90,15 @@ class GD(StochasticTracker):
 
     Parameters
     ----------
-    dim : int
-        Number of features.
-    step_size : schedule
-        gamma_n. `Power.theorem_one(mu)` is Theorem 1's. The default, `Normalised(1/2)`, is a constant step for the
-        averaged iterate.
-    regularisation : schedule
-        lambda_n per row; `ridge(total)` keeps n lambda_n constant, and ridge(1) is the default.
     averaging : {"tail", "polyak", None}
         What is reported: an average that weighs late iterates more (t^3), the plain mean of all iterates, or the last
         iterate.
-    steps : int
-        Inner steps a row.
     newest : bool
         Step on the newest row instead of a drawn one, with gamma_n divided by the row's squared norm: normalised
         least mean squares (NLMS). Keeps no history, and follows a theta* that moves.
-    history : History
-        Where rows are kept. By default `Window(100_000)`, the newest rows, so that memory is bounded; `Growing()` keeps
-        all of them.
-    seed : int or Generator
-        Of the draws.
-    guard : bool
-        Raise `DivergenceError` when a step is too large or the error runs away.
+    dim, **settings
+        As for every `Tracker`. The default step, `Normalised(1/2)`, is a constant one for the averaged iterate;
+        `Power.theorem_one(mu)` is Theorem 1's.
 
     Examples
     --------
@@ -116,21 +108,10 @@ class GD(StochasticTracker):
     """
 
     numbers = ("r", "weight", "taken")
+    own_settings = ("averaging", "newest")
 
     def __init__(
-        self,
-        dim: int,
-        *,
-        step_size: Any = None,
-        regularisation: Any = None,
-        averaging: str | None = "default",
-        steps: int | None = None,
-        newest: bool = False,
-        history: History | None = None,
-        seed: Seed = None,
-        guard: bool = True,
-        scale: bool = True,
-        intercept: bool = True,
+        self, dim: int, *, averaging: str | None = "default", newest: bool = False, **settings: Unpack[Drawing]
     ) -> None:
         newest = flag(newest, "newest")
         if isinstance(averaging, str) and averaging == "default":
@@ -138,21 +119,13 @@ class GD(StochasticTracker):
         if not isinstance(averaging, str | None) or averaging not in AVERAGING:
             raise SettingsError(f"averaging must be 'tail', 'polyak' or None, got {averaging!r}.")
         self.averaging, self.newest = averaging, newest
-        if step_size is None:
-            step_size = 0.5 if newest else Normalised(0.5)
-        elif newest and isinstance(step_size, Normalised):
+        if newest and isinstance(settings.get("step_size"), Normalised):
             raise SettingsError("newest=True normalises each step by its row already: pass a number for step_size.")
-        super().__init__(
-            dim,
-            step_size=step_size,
-            regularisation=0.0 if newest and regularisation is None else regularisation,
-            steps=(1 if newest else STEPS) if steps is None else steps,
-            history=history if newest or history is not None else Window(ROWS_KEPT),
-            seed=0 if newest else seed,
-            guard=guard,
-            scale=scale,
-            intercept=intercept,
-        )
+        if newest:
+            settings = filled(settings, step_size=0.5, regularisation=0.0, steps=1, seed=0)
+        else:
+            settings = filled(settings, step_size=Normalised(0.5), history=Window(ROWS_KEPT))
+        super().__init__(dim, **settings)
 
     @property
     def parts(self) -> dict[str, Part]:  # type: ignore[override]
@@ -165,7 +138,7 @@ class GD(StochasticTracker):
     def _begin(self) -> None:
         self.frame.set(averaging=AVERAGING[self.averaging], normalise=self.newest)
 
-    def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
+    def _move_to(self, theta: NDArray[np.float64], change: Change) -> None:
         frame, coords = self.frame, self._state["coords"]
         last = change.theta(frame["p"] * coords[0])
         coords[0] = last
@@ -173,9 +146,7 @@ class GD(StochasticTracker):
             coords[1] = frame["weight"] * theta
             frame["r"] = 0.0
         frame.set(p=1.0, **({} if self.averaging is not None else {"a": 1.0}))
-
-    def _extra_settings(self) -> dict[str, Any]:
-        return {"averaging": self.averaging, "newest": self.newest}
+        self._largest_rows()
 
 
 class SVRG(StochasticTracker):
@@ -190,8 +161,8 @@ class SVRG(StochasticTracker):
     every : int, optional
         Refresh after this many rows; by default after a quarter as many as are held, five visits a row in all where
         none is dropped.
-    dim, step_size, regularisation, steps, history, seed, guard
-        As for `GD`; the default step is `Normalised(1/3)`.
+    dim, **settings
+        As for every `Tracker`; the default step is `Normalised(1/3)`.
 
     Examples
     --------
@@ -201,38 +172,17 @@ class SVRG(StochasticTracker):
 
     quantities = 3
     numbers = ("since", "due", "forgotten", "taken")
+    own_settings = ("anchor", "every")
 
     def __init__(
-        self,
-        dim: int,
-        *,
-        step_size: Any = None,
-        regularisation: Any = None,
-        anchor: str = "refreshed",
-        every: int | None = None,
-        steps: int = STEPS,
-        history: History | None = None,
-        seed: Seed = None,
-        guard: bool = True,
-        scale: bool = True,
-        intercept: bool = True,
+        self, dim: int, *, anchor: str = "refreshed", every: int | None = None, **settings: Unpack[Drawing]
     ) -> None:
         if not isinstance(anchor, str) or anchor not in ("refreshed", "average"):
             raise SettingsError(f"anchor must be 'refreshed' or 'average', got {anchor!r}.")
         if every is not None and (anchor == "average" or not isinstance(every, int | np.integer) or every < 1):
             raise SettingsError("every counts rows between refreshes: at least 1, and only with anchor='refreshed'.")
         self.anchor, self.every = anchor, every
-        super().__init__(
-            dim,
-            step_size=Normalised(1 / 3) if step_size is None else step_size,
-            regularisation=regularisation,
-            steps=steps,
-            history=Window(ROWS_KEPT) if history is None else history,
-            seed=seed,
-            guard=guard,
-            scale=scale,
-            intercept=intercept,
-        )
+        super().__init__(dim, **filled(settings, step_size=Normalised(1 / 3), history=Window(ROWS_KEPT)))
 
     @property
     def parts(self) -> dict[str, Part]:  # type: ignore[override]
@@ -259,88 +209,60 @@ class SVRG(StochasticTracker):
     def attend(self) -> None:
         X, y = self.history.matrix()
         if self.anchor == "average":
-            self._state["gram"][...] = (X.T @ X) if isinstance(X, np.ndarray) else (X.T @ X).toarray()
-            self._state["moment"][:] = X.T @ y
+            self._state["gram"][...], self._state["moment"][:] = gram_of(X), X.T @ y
             self.frame["forgotten"] = 0
         else:
-            self._sum_gradients(X @ self._state["coords"][2] - y)
+            self._stand(self.coefficients(), X.T @ (X @ self._state["coords"][2] - y))
 
-    def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
+    def _move_to(self, theta: NDArray[np.float64], change: Change) -> None:
         coords = self._state["coords"]
+        self._largest_rows()
         if self.anchor == "average":
             coords[0], coords[1] = theta, change.theta(coords[1].copy())
             self.attend()
         else:
             coords[2] = change.theta(coords[2].copy())
-            coords[:2] = theta, X.T @ (X @ coords[2] - y)
-            self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
-
-    def _extra_settings(self) -> dict[str, Any]:
-        return {"anchor": self.anchor, "every": self.every}
+            coords[0] = theta
+            self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0)
+            self.attend()
 
 
 class _TableTracker(StochasticTracker):
     """SAG and SAGA: a table of residuals, one a row."""
 
-    numbers = ("forgotten",)
+    numbers = ("forgotten", "settled", "accounted")
     _default_scale: ClassVar[float]
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        step_size: Any = None,
-        regularisation: Any = None,
-        steps: int = STEPS,
-        history: History | None = None,
-        seed: Seed = None,
-        guard: bool = True,
-        scale: bool = True,
-        intercept: bool = True,
-    ) -> None:
-        super().__init__(
-            dim,
-            step_size=Normalised(self._default_scale) if step_size is None else step_size,
-            regularisation=regularisation,
-            steps=steps,
-            history=Window(ROWS_KEPT) if history is None else history,
-            seed=seed,
-            guard=guard,
-            scale=scale,
-            intercept=intercept,
-        )
-
-        self._settled_at, self._accounted = 0, 0.0
+    def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
+        super().__init__(dim, **filled(settings, step_size=Normalised(self._default_scale), history=Window(ROWS_KEPT)))
 
     def _allocate(self) -> dict[str, NDArray[Any]]:
         return {"residual": np.zeros(int(self.history.frame["count"]))}
 
     def attend(self) -> None:
-        self._sum_gradients(self._state["residual"][: len(self.history)])
+        X, y = self.history.matrix()
+        self._stand(self.coefficients(), X.T @ self._state["residual"][: len(y)])
 
-    def change_units(self, change: Change) -> None:
-        theta = change.theta(self.coefficients())
-        self.history.change_units(change)
-        self._target = None
+    def _move_to(self, theta: NDArray[np.float64], change: Change) -> None:
         self._polish(theta, 0)
 
-    def look(self, constant: float | None = None) -> None:
-        super().look(constant)
+    def look(self) -> None:
+        super().look()
         self.settle()
 
     def settle(self) -> bool:
         """A few conjugate gradient steps over the rows held, if there are new ones; `look` says when."""
         with self.lock:
-            if self._settled_at == len(self):
+            if self.frame["settled"] == len(self):
                 return False
             self._polish(self.coefficients(), SWEEPS)
-            self._settled_at = len(self)
+            self.frame["settled"] = len(self)
             return True
 
     def _polish(self, theta: NDArray[np.float64], sweeps: int) -> None:
         self._state["coords"][0] = theta
         with self._scratch():
-            self._accounted = cg.polish(self.frame.address, sweeps, len(self.history))
+            self.frame["accounted"] = cg.polish(self.frame.address, sweeps, len(self.history))
 
     @contextmanager
     def _scratch(self) -> Iterator[NDArray[np.float64]]:
@@ -357,7 +279,7 @@ class _TableTracker(StochasticTracker):
 
     def explained(self) -> float:
         """b . theta at the last look: how much of the rewards' sum of squares the model accounts for, over all rows."""
-        return self._accounted * (len(self) / max(len(self.history), 1))
+        return float(self.frame["accounted"]) * (len(self) / max(len(self.history), 1))
 
     def freedom(self) -> float:
         """Effective degrees of freedom of the coefficients, sum_j (1 - ridge M_jj), probed with random signs."""
@@ -387,8 +309,7 @@ class _TableTracker(StochasticTracker):
                 self._wire(not dense)
             self._follow_history()
             self.frame.set(history=self.history.frame, counts=self.history.counts, max_norm2=max_norm2, max_y2=max_y2)
-            residual = X @ theta - y
-            self._state["residual"][: len(y)] = residual
+            self._state["residual"][: len(y)] = residual = X @ theta - y
             self._state["coords"][:2] = theta, X.T @ residual
 
 
@@ -396,7 +317,7 @@ class SAG(_TableTracker):
     """Stochastic average gradient over a growing table of residuals.
 
     A new row enters with its present residual, and the sum of all stored gradients is kept, so a step costs O(nnz).
-    Parameters as for `GD`; the default step is `Normalised(1/16)`: larger ones are not stable for SAG.
+    Parameters as for every `Tracker`; the default step is `Normalised(1/16)`: larger ones are not stable for SAG.
 
     Examples
     --------
@@ -415,18 +336,8 @@ class SAG(_TableTracker):
 class SAGA(_TableTracker):
     """SAGA over a growing table of residuals: the recommended O(d) tracker. Good without a single knob.
 
-    Parameters
-    ----------
-    dim : int
-        Number of features.
-    step_size : schedule
-        `Normalised(1/3)`, a third of the largest stable step for the rows seen, needs no knowledge of mu.
-    regularisation : schedule
-        lambda_n per row; `ridge(total)` keeps n lambda_n constant, and ridge(1) is the default.
-    steps : int
-        Inner steps a row: more track closer, at a cost in proportion.
-    history, seed, guard
-        As for `GD`.
+    Parameters as for every `Tracker`. The default step, `Normalised(1/3)`, is a third of the largest stable one for the
+    rows seen, and needs no knowledge of mu. More than 8 steps a row track closer, at a cost in proportion.
 
     Examples
     --------

@@ -1,0 +1,133 @@
+"""Does it learn? What a tracker predicts before it learns a row, beside the mean and beside what its rows allow."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls.errors import LearningWarning
+from driftls.persistence import checked
+from driftls.schedules import Normalised
+
+if TYPE_CHECKING:
+    from driftls.trackers.base import Tracker
+
+FIRST, FACTOR = 1_000, 10  # rows after which it is asked, and how many times as many until the next time
+GOOD = 0.5  # of the variance of y: a smaller error is not looked into
+LEARNED, MARGIN = 0.5, 0.25  # of what the rows allow, and of the variance of y: less is not worth a warning
+SAMPLE, ROUNDS = 4_000, 30  # rows of the probe, and its steps
+ALIKE = 30.0  # sizes of features, largest over median, that a scheme in raw units copes with
+
+
+class Health(NamedTuple):
+    """Root mean squared error over recent rows, before each was learned, and that of predicting the mean of y."""
+
+    error: float
+    baseline: float
+    verdict: str
+
+
+class Watch:
+    """Looks now and then whether a tracker learns what its rows allow, and warns once if it does not."""
+
+    def __init__(self) -> None:
+        self.verdict, self.next, self.warned = "", FIRST, False
+
+    def check(self, tracker: Tracker) -> None:
+        """Rows have come."""
+        n = len(tracker)
+        if n < self.next or not tracker.watched:
+            return
+        while self.next <= n:
+            self.next *= FACTOR
+        self.verdict, wrong = look(tracker, tracker.frame["progressive"], tracker.frame["baseline"])
+        if wrong and not self.warned:
+            self.warned = True
+            warnings.warn(f"after {n} rows of {tracker!r}: {self.verdict}.", LearningWarning, stacklevel=4)
+
+    def health(self, tracker: Tracker) -> Health:
+        """How it is now."""
+        if not tracker.watched:
+            return Health(float("nan"), float("nan"), "it is the exact solution")
+        error, baseline = (float(np.sqrt(tracker.frame[name])) for name in ("progressive", "baseline"))
+        return Health(error, baseline, self.verdict or f"too early to tell: {len(tracker)} rows, of {FIRST}")
+
+    def header(self) -> list[Any]:
+        """For a file."""
+        return [self.verdict, self.next, self.warned]
+
+    def restore(self, kept: Any) -> None:
+        """What `header` wrote down."""
+        self.verdict, after, self.warned = checked(kept, tuple[str, int, bool])
+        self.next = max(after, FIRST)
+
+
+def look(tracker: Tracker, error2: float, baseline2: float) -> tuple[str, bool]:
+    """The verdict on these mean squared errors, and whether it has to be told."""
+    if error2 <= GOOD * baseline2:
+        return "it learns", False
+    history = tracker.history
+    if not len(history):
+        if error2 > 2.0 * baseline2:
+            return "worse than predicting the mean. Use scale=True, intercept=True, or a smaller step", True
+        better = "better" if error2 < baseline2 else "no better"
+        return f"{better} than predicting the mean; without a history, nobody knows what its rows allow", False
+    X, y = history.matrix(max(0, len(history) - SAMPLE))
+    share, sizes = possible(X, y)
+    if share > 1.0 and not tracker.intercept and y.mean() ** 2 > MARGIN * y.var():
+        return "predicting the mean is better than any model without an intercept. Build it with intercept=True", True
+    gap = error2 / baseline2 - min(share, 1.0)
+    if gap <= max(LEARNED * (1.0 - share), MARGIN):
+        return "it learns what its rows allow", False
+    lost = f"it has an error of {100 * error2 / baseline2:.0f}% of the variance of y, where its rows allow {100 * share:.0f}%"
+    return f"{lost}: {cause(tracker, sizes)}", True
+
+
+def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    """Squared error, over the variance of y, of a ridge solution of half of these rows on the others; sizes of features.
+
+    By conjugate gradients, with features in units of their size: O(nnz) a step, whatever the tracker's scheme is.
+    """
+    dense = isinstance(X, np.ndarray)
+    squares = np.einsum("ij,ij->j", X, X) if dense else np.asarray(X.multiply(X).sum(axis=0)).ravel()
+    sizes = np.sqrt(squares / max(len(y), 1))
+    unit = np.where(sizes > 0.0, 1.0 / np.where(sizes > 0.0, sizes, 1.0), 0.0)
+    train, test = X[0::2], X[1::2]
+    theta = np.zeros(sizes.size)
+    residual = unit * (train.T @ y[0::2])
+    direction, size = residual.copy(), float(residual @ residual)
+    for _ in range(ROUNDS):
+        if size <= 1e-20 * float(y @ y) or size == 0.0:
+            break
+        image = train @ (unit * direction)
+        step = size / (float(image @ image) + float(direction @ direction))  # a ridge of 1
+        theta += step * direction
+        residual -= step * (unit * (train.T @ image) + direction)
+        size, last = float(residual @ residual), size
+        direction = residual + (size / last) * direction
+    left, around = y[1::2] - test @ (unit * theta), y[1::2] - y[0::2].mean()
+    return float(left @ left) / max(float(around @ around), 1e-300), sizes
+
+
+def cause(tracker: Tracker, sizes: NDArray[np.float64]) -> str:
+    """The likeliest reason for learning less than the rows allow, and what to do."""
+    used = sizes[sizes > 0.0]
+    largest, typical = int(np.argmax(sizes)), float(np.median(used)) if used.size else 0.0
+    if not tracker.scale and sizes[largest] > ALIKE * typical:
+        return (
+            f"feature {largest} has a size of {sizes[largest]:.3g}, most others of {typical:.3g}, and steps must suit the "
+            "largest. Build the tracker with scale=True, or scale the features"
+        )
+    if not tracker.draws_rows and not getattr(tracker, "newest", False):
+        return "features overlap, which this scheme takes no account of. Use SAGA or CD"
+    if not isinstance(tracker.step_size, Normalised):
+        gamma = float(tracker.step_size(max(len(tracker), 1)))
+        reach = gamma * float(used @ used)
+        if reach < 0.02:
+            return f"a step of {gamma:.3g} is too small for rows of this size. Use step_size=Normalised(1/3)"
+        if reach > 0.5:
+            return f"a step of {gamma:.3g} is too large for rows of this size. Use step_size=Normalised(1/3)"
+    return f"{tracker.steps} steps a row are too few. Take more (steps={4 * tracker.steps}), SAGA, or CD where d^2 fits"
