@@ -436,7 +436,8 @@ class DisjointLinUCB(Policy):
         self.frame["arms"] = self._stage.frame
 
     def _fill_table(self, count: int) -> None:
-        kind = kind_of(self.width, bool(self._stage.sparse), False)
+        own = self.width.own_sums(self.tracker)
+        kind = kind_of(self.width, bool(self._stage.sparse), False, own=own)
         self._table.fill(kind, self._stage.inner, count, self._stage.values.size)
 
     def _models_changed(self) -> None:
