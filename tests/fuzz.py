@@ -463,7 +463,7 @@ def sequence(room: str, seed: int, count: Counter[str]) -> list[str]:
                 count["taken"] += 1
             except DivergenceError as error:
                 count["diverged"] += 1
-                refused = "after row" not in str(error)
+                refused = "squared error" not in str(error)  # else it was learned, and said
             except DriftlsError:
                 count["refused"] += 1
                 refused = True
