@@ -463,7 +463,9 @@ def sequence(room: str, seed: int, count: Counter[str]) -> list[str]:
                 count["taken"] += 1
             except DivergenceError as error:
                 count["diverged"] += 1
-                refused = "squared error" not in str(error)  # else it was learned, and said
+                if "squared error" in str(error):  # it was learned, and said; whoever is told so begins anew
+                    break
+                refused = True
             except DriftlsError:
                 count["refused"] += 1
                 refused = True
