@@ -5,7 +5,7 @@ from __future__ import annotations
 from driftls import paper
 from driftls.history import Growing
 from driftls.policies import DisjointLinUCB, Greedy, LinTS, LinUCB, Random, SharedPolicy
-from driftls.trackers import CD, RAW, RLS, SAGA
+from driftls.trackers import CD, RAW, RLS, SAGA, Diagonal
 from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
 DIM = 6
@@ -36,5 +36,8 @@ CASES = {
     ),
     "one phi an arm": lambda **k: DisjointLinUCB(DIM, tracker=saga(), width=PhiWidth(2), seed=1, **k),
     "one sample an arm": lambda **k: DisjointLinUCB(DIM, tracker=RLS(DIM, **RAW), width=SampleWidth(), seed=1, **k),
+    "one inverse of its own an arm": lambda **k: DisjointLinUCB(
+        DIM, tracker=Diagonal(DIM, **RAW), width=ExactWidth(), seed=1, **k
+    ),
     "one greedy model an arm": lambda **k: DisjointLinUCB(DIM, tracker=CD(DIM, **RAW), width=NoWidth(), seed=1, **k),
 }

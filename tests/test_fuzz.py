@@ -18,7 +18,10 @@ def test_a_batch_of_random_calls_finds_nothing(room):
     assert min(count["taken"], count["refused"]) > 20
 
 
-@pytest.mark.parametrize(("room", "seed"), [("trackers", 50853), ("trackers", 1154), ("sklearn", 1029)])
+@pytest.mark.parametrize(
+    ("room", "seed"),
+    [("trackers", 50853), ("trackers", 1154), ("sklearn", 1029), ("policies", 5002), ("policies", 7038)],
+)
 def test_what_was_found_once_is_gone(room, seed):
     _, found = fuzz.run(room, seed, 1)
     assert not found, "\n".join(found)

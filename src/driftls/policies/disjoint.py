@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import Seed, generator_of
-from driftls.errors import CorruptFileError, InputError, SettingsError
+from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.history import Mapped
 from driftls.inputs import Stage, as_rows
@@ -412,11 +412,18 @@ class DisjointLinUCB(Policy):
                 self._put_model(slot, Model(model.tracker, self.width.grow(model.width, self._draws)))
 
     def _fresh_model(self) -> Model:
+        kept = seeds_header(self._seeds)
         tracker = self.tracker.fresh(self._seeds.spawn(1)[0], TAPE)
         if self.strength is not None:
             tracker.set_ridge(ridge(self.strength.ridge), rewrite=False)
-        tracker.start(bool(self._stage.sparse), self._units)
-        return self._new_model(tracker, 0)
+        try:
+            tracker.start(bool(self._stage.sparse), self._units)
+            return self._new_model(tracker, 0)
+        except DriftlsError:  # a tracker and a width that do not go together: nothing was started
+            self._seeds = seeds_of(kept)
+            if not len(self._index):
+                self._stage, self._units = Stage(self.dim), None
+            raise
 
     @property
     def units(self) -> Units | None:
@@ -436,7 +443,8 @@ class DisjointLinUCB(Policy):
         self.frame["arms"] = self._stage.frame
 
     def _fill_table(self, count: int) -> None:
-        kind = kind_of(self.width, bool(self._stage.sparse), False)
+        own = self.width.own_sums(self.tracker)
+        kind = kind_of(self.width, bool(self._stage.sparse), False, own=own)
         self._table.fill(kind, self._stage.inner, count, self._stage.values.size)
 
     def _models_changed(self) -> None:

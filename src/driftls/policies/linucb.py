@@ -32,7 +32,7 @@ class LinUCB(SharedPolicy):
         made at the first arms: from their number of features, whether they are sparse, and whether they have ids.
         Not needed where `features` tell.
     tracker, width : optional
-        Any of `driftls.trackers` and `driftls.widths`.
+        Any of `driftls.trackers` and `driftls.widths`. One that is chosen for you keeps 100,000 rows at most.
     regularisation : schedule
         Of a tracker that is chosen for you. By default `ridge(1)` at first, and then found from the data, as kappa is:
         over `RLS`, and over `SAGA` with diagonal widths.

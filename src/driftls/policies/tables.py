@@ -14,13 +14,13 @@ PAYS_AFTER = 16  # rounds with one pool, for each of 256 features, until a table
 LANES = 8
 
 
-def kind_of(width: Width, sparse: bool, crossed: bool) -> int:
-    """Which table serves this width; 0 for none."""
+def kind_of(width: Width, sparse: bool, crossed: bool, *, own: bool = False) -> int:
+    """Which table serves this width; 0 for none. `own`: the inverse is not the tracker's, where a table reads it."""
     if isinstance(width, DiagonalWidth | NoWidth):
         return CROSSED if crossed else FEATURES
     if isinstance(width, CentredWidth):
         return 0 if crossed else CENTRED
-    return PAIRS if isinstance(width, ExactWidth) and sparse and not crossed else 0
+    return PAIRS if isinstance(width, ExactWidth) and sparse and not (crossed or own) else 0
 
 
 class ScoreTable:
