@@ -51,6 +51,7 @@ def installed(package: str) -> Any:
 
 
 NNZ, ARMS, IDS, SMALL, LARGE = 15, 20, 40, 136, 1000
+REWARDS = np.random.default_rng(1).random(1000).tolist()
 WHO = ("driftls", "river SGD", "exact by hand")
 Round = Callable[[int], Any]
 
@@ -95,7 +96,7 @@ def river_rounds(rows: list[Any], arms: int, models: int) -> Round | None:
         each = [dicts[n]] * models if models > 1 else dicts[n : n + arms]
         scores = [model.predict_one(x) for model, x in zip(all_models if models > 1 else all_models * arms, each)]
         k = max(range(len(scores)), key=scores.__getitem__)
-        all_models[k if models > 1 else 0].learn_one(each[k], 1.0)
+        all_models[k if models > 1 else 0].learn_one(each[k], REWARDS[n])
 
     return one
 
@@ -103,9 +104,9 @@ def river_rounds(rows: list[Any], arms: int, models: int) -> Round | None:
 def single_rows() -> dict[str, Round | None]:
     rows, tracker, hand = rows_of(1000, LARGE), SAGA(LARGE, seed=0), ByHand(LARGE)
     return {
-        "driftls": lambda n: (tracker.predict(rows[n]), tracker.update(rows[n], 1.0)),
+        "driftls": lambda n: (tracker.predict(rows[n]), tracker.update(rows[n], REWARDS[n])),
         "river SGD": river_rounds(rows, 1, 1),
-        "exact by hand": lambda n: (hand.predict(rows[n]), hand.update(rows[n], 1.0)),
+        "exact by hand": lambda n: (hand.predict(rows[n]), hand.update(rows[n], REWARDS[n])),
     }
 
 
@@ -117,10 +118,10 @@ def sparse_arms() -> dict[str, Round | None]:
 
     def by_hand(n: int) -> None:
         k = int(np.argmax([hand.ucb(row) for row in rows[n : n + ARMS]]))
-        hand.update(rows[n + k], 1.0)
+        hand.update(rows[n + k], REWARDS[n])
 
     return {
-        "driftls": lambda n: policy.learn(pools[n], 1.0, arm=policy.choose(pools[n])),
+        "driftls": lambda n: policy.learn(pools[n], REWARDS[n], arm=policy.choose(pools[n])),
         "river SGD": river_rounds(rows, ARMS, 1),
         "exact by hand": by_hand,
     }
@@ -132,10 +133,10 @@ def many_models() -> dict[str, Round | None]:
 
     def by_hand(n: int) -> None:
         k = int(np.argmax([hand.ucb(rows[n]) for hand in hands]))
-        hands[k].update(rows[n], 1.0)
+        hands[k].update(rows[n], REWARDS[n])
 
     return {
-        "driftls": lambda n: policy.learn(rows[n], 1.0, arm=policy.choose(rows[n], ids=ids), ids=ids),
+        "driftls": lambda n: policy.learn(rows[n], REWARDS[n], arm=policy.choose(rows[n], ids=ids), ids=ids),
         "river SGD": river_rounds(rows, 1, IDS),
         "exact by hand": by_hand,
     }
@@ -147,7 +148,7 @@ def crossed_arms() -> dict[str, Round | None]:
 
     def ours(n: int) -> None:
         arms = CrossedArms(Rows(*rows[n], start, SMALL), blocks, IDS, shared=True)
-        policy.learn(arms, 1.0, arm=policy.choose(arms))
+        policy.learn(arms, REWARDS[n], arm=policy.choose(arms))
 
     return {"driftls": ours, "river SGD": river_rounds(rows, 1, IDS)}
 

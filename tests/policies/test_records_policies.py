@@ -111,8 +111,8 @@ def test_items_without_a_user_and_arms_as_rows():
     rows = policy.features.arms({}, prices).tocsr()
     assert rows.shape[1] < policy.dim  # made by its own vocabulary: they fit
     assert policy.choose(rows) == 0
-    with pytest.raises(InputError, match="must have 64 features"):
-        policy.choose(sp.csr_array(np.ones((2, 70))))
+    with pytest.raises(InputError, match="must have 3 features"):
+        LinUCB(3).choose(sp.csr_array(np.ones((2, 4))))
     arms = np.eye(3)
     assert LinUCB(3).choose(LinUCB(3).pool(arms)) == 0
 

@@ -166,8 +166,11 @@ class Tracker(Saveable):
     def _learn(self, first: int, last: int) -> None:
         """Take rows of the stage, making room and attending to the state where the kernel asks for it."""
         frame, block = self.frame, last - first > 1
+        status = kernels.learn(frame.address, first, last)
+        if not status:
+            return
         try:
-            while status := kernels.learn(frame.address, first, last):
+            while status:
                 if status == kernels.NO_ROOM:
                     first = frame["done"]
                     self.make_room(self._stage.frame, first, last, block)
@@ -183,6 +186,7 @@ class Tracker(Saveable):
                 else:
                     row = f"after row {len(self)}" if status == kernels.DIVERGED else f"row {frame['fault_row']}"
                     raise fault(int(status), row, self.dim)
+                status = kernels.learn(frame.address, first, last)
         except BaseException:
             if len(self) == 0:
                 self.unstart()
