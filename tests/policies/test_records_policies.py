@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from driftls import replay
 from driftls.errors import DriftlsError, InputError, SettingsError
 from driftls.features import Features, UserOnly
+from driftls.logs import synthetic_day
 from driftls.policies import DisjointLinUCB, Greedy, LinTS, LinUCB
 from driftls.policies.registry import load
 from driftls.trackers import RLS
@@ -197,3 +199,14 @@ def test_dicts_without_features_and_features_without_dicts():
         DisjointLinUCB(features=Features()).choose({"age": 3}, [{"colour": "red"}])
     with pytest.raises(InputError, match='needs a column "id"'):
         DisjointLinUCB(features=Features()).choose({"age": 3}, pd.DataFrame({"colour": ["red"]}))
+
+
+def test_a_log_is_replayed_with_the_features_that_a_policy_has():
+    day = synthetic_day(lines=150, seed=1)
+    for features in (Features(2**14, cross="all"), Features(cross=[("*", "id")])):
+        policy = LinUCB(features=features, seed=0)
+        assert replay(policy, day).rounds == 150
+        assert policy.features is features
+        assert policy.dim >= features.dim > 64
+    with pytest.raises(SettingsError, match="belongs to its policy"):
+        replay(LinUCB(64, seed=0), day, features=Features())
