@@ -267,6 +267,8 @@ class Features(FeatureMap):
             one, other = np.ascontiguousarray(part)
             self._index.set(users=one, items=other)
             pieces.append(self._assembled(len(one), int(bound), int(sizes.max(initial=1))))
+        if self._room > ENTRIES // 8:  # what a table needed is not kept
+            self._have_room(256, 64)
         if len(pieces) == 1:
             return pieces[0]
         shift = np.cumsum([0] + [piece.start[-1] for piece in pieces])
