@@ -33,7 +33,7 @@ CONSTANTS = {
     *("LAST", "POLYAK", "TAIL"),
     *("FEATURES", "PAIRS", "CROSSED", "CENTRED"),
     # layouts of records, for the frames of their owners
-    *("ROWS", "UNITS", "COUNTS", "TRACKER", "WIDTH", "POLICY"),
+    *("ROWS", "UNITS", "COUNTS", "TRACKER", "WIDTH", "POLICY", "CELLS"),
     # limits that both sides keep, and whether anything is compiled
     *("LARGEST", "SMALLEST_ENTRY", "JUMP", "INTERPRET"),
 }

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from driftls import replay
 from driftls.errors import DriftlsError, InputError, SettingsError
 from driftls.features import Features, UserOnly
+from driftls.logs import synthetic_day
 from driftls.policies import DisjointLinUCB, Greedy, LinTS, LinUCB
 from driftls.policies.registry import load
 from driftls.trackers import RLS
@@ -63,11 +65,12 @@ def test_a_vocabulary_that_grows_decides_as_if_all_names_had_been_known(make):
     grown, known = make(), make()
     if not grown.features.grows:
         pytest.skip("hashed")
-    known.grow(1024)
+    rounds, names = (300, 100) if grown.disjoint else (120, 400)
+    known.grow(names)
     first = grown.dim
-    assert taught(grown) == taught(known)
-    assert first < grown.dim <= 1024
-    assert grown.features.dim <= grown.dim
+    assert taught(grown, rounds) == taught(known, rounds)
+    assert first < grown.dim
+    assert grown.features.dim == known.features.dim <= names
 
 
 @every
@@ -110,8 +113,8 @@ def test_items_without_a_user_and_arms_as_rows():
     rows = policy.features.arms({}, prices).tocsr()
     assert rows.shape[1] < policy.dim  # made by its own vocabulary: they fit
     assert policy.choose(rows) == 0
-    with pytest.raises(InputError, match="must have 64 features"):
-        policy.choose(sp.csr_array(np.ones((2, 70))))
+    with pytest.raises(InputError, match="must have 3 features"):
+        LinUCB(3).choose(sp.csr_array(np.ones((2, 4))))
     arms = np.eye(3)
     assert LinUCB(3).choose(LinUCB(3).pool(arms)) == 0
 
@@ -196,3 +199,14 @@ def test_dicts_without_features_and_features_without_dicts():
         DisjointLinUCB(features=Features()).choose({"age": 3}, [{"colour": "red"}])
     with pytest.raises(InputError, match='needs a column "id"'):
         DisjointLinUCB(features=Features()).choose({"age": 3}, pd.DataFrame({"colour": ["red"]}))
+
+
+def test_a_log_is_replayed_with_the_features_that_a_policy_has():
+    day = synthetic_day(lines=150, seed=1)
+    for features in (Features(2**14, cross="all"), Features(cross=[("*", "id")])):
+        policy = LinUCB(features=features, seed=0)
+        assert replay(policy, day).rounds == 150
+        assert policy.features is features
+        assert policy.dim >= features.dim > 64
+    with pytest.raises(SettingsError, match="belongs to its policy"):
+        replay(LinUCB(64, seed=0), day, features=Features())

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from driftls.errors import FileFormatError, InputError
 from driftls.kernels import features as kernels
-from driftls.kernels.features import LOW
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import FEATURES
 
@@ -20,6 +19,7 @@ Floats = NDArray[np.float64]
 Key = str | int | None  # a category, a place in a list of numbers, or the number itself
 NUMBERS = frozenset({bool, int, float})
 LARGEST = 1e75  # what trackers and policies take
+LOW = (1 << 32) - 1  # the part of a code that is not its column's group
 
 
 class Coded(NamedTuple):
@@ -48,24 +48,34 @@ def buckets(keys: Any, size: int) -> Ints:
     return ((mixed_bits(keys) >> np.uint64(32)) * np.uint64(size) >> np.uint64(32)).astype(np.int64)
 
 
-class Hashing:
+class Index:
+    """Names to codes, and the record with which kernels make indices of them."""
+
+    def __init__(self, **fields: int) -> None:
+        self.frame = Frame(FEATURES)
+        self.frame.set(constant=-1, **fields)
+
+    def set(self, **fields: Any) -> None:
+        """What the kernels are to read and to write."""
+        self.frame.set(**fields)
+
+
+class Hashing(Index):
     """Names to 32 bits; nothing has to be kept."""
 
     def __init__(self, dim: int) -> None:
-        self.frame = Frame(FEATURES)
-        self.frame.set(hashed=1, size=dim, constant=-1)
+        super().__init__(hashed=1, size=dim)
 
     def code(self, name: str) -> int:
         """A name's hash: the same in every process, on every machine."""
         return crc32(as_bytes(name))
 
 
-class Vocabulary:
+class Vocabulary(Index):
     """Names to indices, in the order in which they come; a cross has an index too, found by that of its two names."""
 
     def __init__(self) -> None:
-        self.frame = Frame(FEATURES)
-        self.frame.set(size=0, constant=-1)
+        super().__init__()
         self.of: dict[str, int] = {}
         self.keys: Ints = np.empty(0, np.int64)  # by index: both names of a cross, or -1
         self.room(32)

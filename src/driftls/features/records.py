@@ -11,10 +11,10 @@ import numpy as np
 
 from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap
-from driftls.features.columns import Coded, Hashing, Ints, Space, Vocabulary, buckets
+from driftls.features.columns import LOW, Coded, Hashing, Ints, Space, Vocabulary, buckets
 from driftls.features.tables import coded_table, is_table
 from driftls.inputs import Rows
-from driftls.kernels.features import LOW, assemble
+from driftls.kernels.features import assemble
 
 if TYPE_CHECKING:
     from driftls.logs.events import Block
@@ -96,10 +96,10 @@ class Features(FeatureMap):
         )
         if self.constant:
             code = self._index.code("constant")
-            self._index.frame["constant"] = buckets(np.array([code]), int(dim))[0] if dim is not None else code
+            self._index.set(constant=buckets(np.array([code]), int(dim))[0] if dim is not None else code)
         self._last: tuple[Any, Any] = (None, None)  # a pool of items, and its codes
         self._at: Any = None  # the items that the kernel has the addresses of
-        self._index.frame.set(groups=self._crossed, columns=self._crossed.shape[1])
+        self._index.set(groups=self._crossed, columns=self._crossed.shape[1])
         self._have_user(16)
         self._have_room(256, 64)
         self._lock, self._token = Lock(), object()
@@ -185,7 +185,7 @@ class Features(FeatureMap):
                 self._have_user(2 * n)
             self._user_start[1], self._user_code[:n], self._user_value[:n] = n, codes, values
             if self._at is not pool:
-                self._index.frame.set(**pool.fields, users=np.zeros(count, np.int64), **self._user)
+                self._index.set(**pool.fields, users=np.zeros(count, np.int64), **self._user)
                 self._at = pool
             longest = (1 + n) * (1 + pool.longest)
             return self._assembled(count, count * longest if self._crossed.size else pool.most + n * count, longest)
@@ -260,8 +260,8 @@ class Features(FeatureMap):
     def _rows(self, users: Coded, items: Coded, pairs: Ints) -> Rows:
         """The rows of these pairs of a user and an item."""
         self._at = None
-        self._index.frame.set(user_start=users.start, user_code=users.code, user_value=users.value)
-        self._index.frame.set(item_start=items.start, item_code=items.code, item_value=items.value)
+        self._index.set(user_start=users.start, user_code=users.code, user_value=users.value)
+        self._index.set(item_start=items.start, item_code=items.code, item_value=items.value)
         each, other = np.diff(users.start)[pairs[0]], np.diff(items.start)[pairs[1]]
         sizes = (1 + each) * (1 + other) if self._crossed.size else 1 + each + other
         ends = np.cumsum(sizes)
@@ -270,8 +270,10 @@ class Features(FeatureMap):
         pieces = []
         for part, bound in zip(np.split(pairs, borders, axis=1), bounds):
             one, other = np.ascontiguousarray(part)
-            self._index.frame.set(users=one, items=other)
+            self._index.set(users=one, items=other)
             pieces.append(self._assembled(len(one), int(bound), int(sizes.max(initial=1))))
+        if self._room > ENTRIES // 8:  # what a table needed is not kept
+            self._have_room(256, 64)
         if len(pieces) == 1:
             return pieces[0]
         shift = np.cumsum([0] + [piece.start[-1] for piece in pieces])
@@ -306,8 +308,8 @@ class Features(FeatureMap):
         self._room, self._longest = entries, longest
         self._indices, self._values = np.zeros(entries, np.int32), np.zeros(entries)
         self._start = np.zeros(entries + 1, np.int64)
-        self._index.frame.set(indices=self._indices, values=self._values, start=self._start)
-        self._index.frame.set(order=np.zeros(longest, np.int64), raw=np.zeros(longest))
+        self._index.set(indices=self._indices, values=self._values, start=self._start)
+        self._index.set(order=np.zeros(longest, np.int64), raw=np.zeros(longest))
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

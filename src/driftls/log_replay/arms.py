@@ -17,7 +17,8 @@ __all__ = ["arms_of", "features_for", "play", "runs_of"]
 
 def features_for(name: str, policy: Any, features: FeatureMap | None, first: Block) -> FeatureMap:
     """The features that suit a policy and a log, or the reason why there are none."""
-    features = features or getattr(policy, "features", None)
+    own: Any = getattr(policy, "features", None)
+    features = features or own
     disjoint = getattr(policy, "disjoint", False)
     if features is None:
         if disjoint:
@@ -32,7 +33,9 @@ def features_for(name: str, policy: Any, features: FeatureMap | None, first: Blo
             )
     if disjoint != isinstance(features, UserOnly):
         raise SettingsError(f"{name}: UserOnly and DisjointLinUCB, with one model an article, belong together.")
-    if features.dim != policy.dim:
+    if features.grows and own is not features:
+        raise SettingsError(f"{name}: a vocabulary that grows belongs to its policy: build it with features=.")
+    if features.dim != policy.dim and not features.grows:
         raise DimensionError(f"{name}: the features have dim={features.dim}, but the policy has dim={policy.dim}.")
     return features
 

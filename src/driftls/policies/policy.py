@@ -182,9 +182,9 @@ class Policy(Saveable):
         return rows if rows.dim == self.dim else rows._replace(dim=self.dim)
 
     def _is_made(self, rows: Any) -> bool:
-        """Whether these are rows of the policy's own vocabulary, which has grown since."""
+        """Whether these are rows of a vocabulary that grows, which need not be as long as the policy's."""
         grows = self.features is not None and self.features.grows
-        return grows and is_sparse(rows) and rows.shape[1] != self.dim and rows.shape[1] <= self.features.dim  # type: ignore[union-attr]
+        return grows and is_sparse(rows) and rows.shape[1] != self.dim
 
     def grow(self, dim: int) -> None:
         """Take `dim` features from now on, as if there had been so many from the start; nothing learned is lost."""

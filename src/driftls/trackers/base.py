@@ -180,8 +180,9 @@ class Tracker(Saveable):
     def _learn(self, first: int, last: int) -> None:
         """Take rows of the stage, making room and attending to the state where the kernel asks for it."""
         frame, block = self.frame, last - first > 1
+        status = kernels.learn(frame.address, first, last)
         try:
-            while status := kernels.learn(frame.address, first, last):
+            while status:
                 first = frame["done"]
                 if status == kernels.NO_ROOM:
                     self.make_room(self._stage.frame, first, last, block)
@@ -195,12 +196,12 @@ class Tracker(Saveable):
                 else:
                     row = f"after row {len(self)}" if status == kernels.DIVERGED else f"row {frame['fault_row']}"
                     raise fault(int(status), row, self.dim)
+                status = kernels.learn(frame.address, first, last)
         except BaseException:
+            frame["checked"] = 0
             if len(self) == 0:
                 self.unstart()
             raise
-        finally:
-            frame["checked"] = 0
         self._watch.check(self)
 
     def start(self, sparse: bool, units: Units | None = None) -> None:
