@@ -55,7 +55,7 @@ def workers(options: Options) -> Table:
 
 def fit(options: Options) -> Table:
     """Seconds of a core, which others on the machine change less; memory is the peak of this process."""
-    count, rows = 1_000_000 if options.quick else 20_000_000, []
+    count, rows = 1_000_000 if options.quick else 4_000_000, []
     with tempfile.TemporaryDirectory() as folder:
         with ProcessPoolExecutor(1) as pool:  # what writing takes is not this process's
             tell("writing days")

@@ -51,6 +51,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """Read a run that `save` wrote."""
         try:
             kept = msgspec.json.decode(Path(path).read_bytes())
+            if isinstance(version := kept.get("version"), int) and version > VERSION:  # whatever else may be in it
+                raise NewerFileError(
+                    f"{path}: version {version}, but this driftls reads up to {VERSION}. Install a newer driftls."
+                )
             for trace in kept["traces"].values():  # JSON has no infinity and no NaN: they are kept as null
                 trace[:] = [float("nan") if value is None else value for value in trace]
             run = msgspec.convert(kept, Run)
@@ -58,8 +62,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             raise CorruptFileError(
                 f"{path}: not a run of driftls ({error}). Pass a file that Run.save wrote."
             ) from error
-        if run.version > VERSION:
-            raise NewerFileError(f"{path}: version {run.version}, but this driftls reads up to {VERSION}.")
         return run
 
     def plot(self, trace: str = "regret", axes: Any = None) -> Any:

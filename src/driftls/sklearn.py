@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.errors import SettingsError, missing_extra
+from driftls.errors import InputError, SettingsError, missing_extra
+from driftls.inputs import sparse_rows
 from driftls.schedules import ridge as total_ridge
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
 
@@ -26,6 +27,17 @@ SOLVERS: dict[str, type[Tracker]] = {
 }
 DRAWING = ("saga", "sag", "svrg", "gd")
 STEPPING = (*DRAWING, "cd")
+
+
+def _looked_at(X: Any) -> Any:
+    """A sparse matrix as CSR whose arrays fit together: scikit-learn and SciPy would read through them unseen."""
+    if not sp.issparse(X) or X.ndim != 2:
+        return X
+    rows = sparse_rows(X, "X")
+    inside = not rows.indices.size or 0 <= int(rows.indices.min()) <= int(rows.indices.max()) < X.shape[1]
+    if not inside or (np.diff(rows.start) < 0).any():
+        raise InputError("X is not a valid sparse matrix: its arrays lead out of it. Build it anew.")
+    return sp.csr_array((rows.values, rows.indices, rows.start), shape=X.shape)
 
 
 class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -108,8 +120,8 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """X theta, and the intercept."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        check_is_fitted(self, "tracker_")
+        X = validate_data(self, _looked_at(X), accept_sparse="csr", dtype=np.float64, reset=False)
         theta, width = self.tracker_.theta, X.shape[1]
         return np.asarray(X @ theta[:width] + theta[width:].sum())
 
@@ -128,6 +140,7 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         What is read-only (joblib maps it) is copied: kernels would have to be compiled for it once more.
         """
+        X = _looked_at(X)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True, reset=first)
         y = np.require(y, requirements="W")
         width = X.shape[1]
@@ -146,7 +159,7 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _tracker(self, dim: int, passes: int) -> Tracker:
         """A new tracker with these settings."""
         solver = self.solver
-        if solver not in SOLVERS:
+        if not isinstance(solver, str) or solver not in SOLVERS:
             raise SettingsError(f"solver must be one of {', '.join(SOLVERS)}, got {solver!r}.")
         ridge = 1.0 if self.ridge is None else self.ridge
         if not (isinstance(ridge, int | float | np.number) and 0.0 <= ridge < np.inf):

@@ -61,7 +61,7 @@ def test_decisions_are_those_of_the_oracle():
         oracle.learn(rows[k], reward)
 
 
-@pytest.mark.parametrize("name", ["SAGA + diagonal", "CD + phi, written out"])
+@pytest.mark.parametrize("name", ["SAGA + diagonal", "CD + exact, written out"])
 @pytest.mark.parametrize("log", [False, True])
 def test_play_equals_choose_and_learn(name, log):
     rng, count = np.random.default_rng(5), 40
