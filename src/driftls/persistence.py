@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load, save_file
+from safetensors.numpy import load, save
 
 from driftls.errors import (
     CorruptFileError,
@@ -53,12 +53,9 @@ def write(path: Path_, header: dict[str, Any], arrays: Arrays) -> None:
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     sums = {name: checksum(array) for name, array in arrays.items()}
     text = json.dumps({"version": VERSION, "sums": sums, **header})
-    with atomic(path) as part:
-        try:
-            save_file(arrays, part, metadata={FORMAT: f"{zlib.crc32(text.encode()):08x} {text}"})
-        except SafetensorError as error:  # which wraps what the system says
-            number = re.search(r"os error (\d+)", str(error))
-            raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else error from None
+    content = save(arrays, metadata={FORMAT: f"{zlib.crc32(text.encode()):08x} {text}"})
+    with atomic(path) as part:  # save_file has a temporary file of its own, which nobody would remove after a kill
+        part.write_bytes(content)
 
 
 @contextmanager
@@ -77,7 +74,7 @@ def atomic(path: Path_) -> Iterator[Path]:
             with part.open("xb") as file:
                 mode = mode or os.fstat(file.fileno()).st_mode
             yield part
-            os.chmod(part, stat.S_IMODE(mode))  # safetensors writes a file that is the owner's alone
+            os.chmod(part, stat.S_IMODE(mode))
             with part.open("r+b") as file:
                 os.fsync(file.fileno())
             os.replace(part, target)
