@@ -301,7 +301,7 @@ def _checked(event: Event, i: int) -> dict[str, Any]:
         try:
             row[name] = column = np.asarray(value, kind.dtype)
             fits = column.ndim == kind.depth
-            fits &= column is value or kind.dtype == "double" or np.array_equal(column, value)
+            fits &= column is value or kind.dtype == "double" or type(value) is int or np.array_equal(column, value)
         except (TypeError, ValueError, OverflowError):
             fits = False
         if not fits:
