@@ -15,7 +15,7 @@ shrunk_dr             between dm and dr, the nearer to dr the more the correctio
 ====================  ==============================================================================================
 
 Intervals are Wilson's for clicks that count alike, else `likelihood_interval`: both stay within the range of rewards,
-and neither collapses when nothing was clicked. `python -m benchmarks.estimates` holds them against known truths.
+and neither collapses when nothing was clicked. `python -m benchmarks estimates` holds them against known truths.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from driftls.trackers import RAW, RLS, SAGA, Tracker
 
 __all__ = ["Estimates", "Fixed", "estimate"]
 
-RIDGE = 20.0  # of the model of rewards, which are shrunk to the mean: `python -m benchmarks.estimates ridge`
+RIDGE = 20.0  # of the model of rewards, which are shrunk to the mean: `python -m benchmarks estimates --tune`
 EXACT_UP_TO = 1000  # features, of an exact model
 ROWS_AT_ONCE = 1 << 16  # arms that are built at a time, where they have to be built
 LINES_AT_ONCE = 4096
