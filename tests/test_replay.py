@@ -400,8 +400,6 @@ def test_a_frozen_policy_is_asked_and_never_told_a_reward(day):
 def test_both_engines_agree_on_a_policy_that_was_frozen(day, delay):
     policy = saga(seed=1)
     replay(policy, day, limit=600)
-    if not hasattr(policy, "freeze"):
-        pytest.skip("policies have no freeze yet")
     told = [replay(policy.freeze(), day, engine=engine, delay=delay, limit=400) for engine in ("compiled", "python")]
     assert told[0].traces == told[1].traces
     assert told[0].settings["estimated"].startswith("a fixed policy")

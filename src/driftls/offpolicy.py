@@ -120,7 +120,7 @@ def estimate(
     ('shrunk_dr', True)
     """
     folds, limit = as_whole(folds, "folds", 2), None if limit is None else as_whole(limit, "limit")
-    if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
+    if bounds is not None and not (np.shape(bounds) == (2,) and bounds[0] < bounds[1]):
         raise SettingsError(f"bounds must be the least and the largest reward, got {bounds!r}.")
     log = log if isinstance(log, Log | SyntheticDay) else read(log)
     first = next(blocks_of(log, limit=1), None)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from driftls.errors import CorruptFileError, NewerFileError, missing_extra
+from driftls.errors import CorruptFileError, InputError, NewerFileError, missing_extra
 from driftls.persistence import atomic
 
 __all__ = ["Run", "described", "interval"]
@@ -39,6 +39,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     def last(self, trace: str) -> float:
         """The final value of a trace."""
+        if not self.traces.get(trace):
+            raise InputError(f"expected a trace of this run, {', '.join(self.traces)}, got {trace!r}.")
         return self.traces[trace][-1]
 
     def save(self, path: str | os.PathLike[str]) -> None:

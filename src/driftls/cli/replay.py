@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TOLD = (
     *("evaluations", "leading", "why", "warnings", "estimates", "effective", "largest_weight", "without_support"),
-    *("engine", "engine_reason"),
+    *("engine", "engine_reason", "estimated"),
 )
 WORDS = {
     "replay": "mean reward of the lines where the policy chose what was shown",
@@ -170,8 +170,8 @@ def _summary(run: Run) -> dict[str, Any]:
 def _table(rows: dict[str, dict[str, Any]], next_step: str) -> None:
     first = next(iter(rows.values()))
     unit, scale = ("clicks in 10,000", 1e4) if first["clicks"] else ("reward", 1.0)
-    table, notes = [], _explained(first["leading"], first["why"], first["warnings"])
-    for name, row in sorted(rows.items(), key=lambda item: -item[1]["ctr"]):
+    table, notes = [], _explained(first["estimated"], first["leading"], first["why"], first["warnings"])
+    for name, row in sorted(rows.items(), key=lambda item: _rank(item[1]["ctr"])):
         counts = f"{row['evaluations']:,}", f"{row['us']:.2f}"
         table.append([name, _number(row["ctr"]), " to ".join(map(_number, row["interval"])), *counts])
         if len(row["estimates"]) > 1:
@@ -184,9 +184,14 @@ def _table(rows: dict[str, dict[str, Any]], next_step: str) -> None:
     print_table(["policy", unit, "95% interval", "counted", "µs a line"], table, notes=[*notes, next_step])
 
 
-def _explained(leading: str, why: str, warnings: Sequence[str]) -> list[str]:
+def _rank(value: float) -> float:
+    """The largest first, and what has no estimate last."""
+    return -value if value == value else float("inf")
+
+
+def _explained(estimated: str, leading: str, why: str, warnings: Sequence[str]) -> list[str]:
     told = f"Estimate: {leading}, {WORDS[leading]}. Taken since {why}."
-    return [told, *(f"Warning: {text}." for text in warnings)]
+    return [told, f"Estimated: {estimated}.", *(f"Warning: {text}." for text in warnings)]
 
 
 def _estimate(
@@ -202,17 +207,18 @@ def _estimate(
     if as_json:
         print_json({"format": log.format, "policies": {name: e.to_dict() for name, e in found.items()}})
         return
-    first = next(iter(found.values())).advice
+    first = next(iter(found.values()))
     table, warnings, details = [], list[str](), []
-    for name, e in sorted(found.items(), key=lambda item: -item[1].leading.value):
+    for name, e in sorted(found.items(), key=lambda item: _rank(item[1].leading.value)):
         interval = f"{e.leading.low:.5f} to {e.leading.high:.5f}"
         table.append([name, f"{e.leading.value:.5f}", interval, f"{e.effective:,.0f}"])
         warnings += [text for text in e.advice.warnings if text not in warnings]
         all_of = ", ".join(f"{kind} {one.value:.5f}" for kind, one in e.estimates.items())
         support = f"largest weight {e.largest_weight:.3g}, {e.without_support:.1%} of the lines without support"
         details.append(f"{name}: {all_of}; {support}.")
+    explained = _explained(first.estimated, first.advice.name, first.advice.why, warnings)
     head = ["policy", "reward a line", "95% interval", "effective lines"]
-    print_table(head, table, notes=[*_explained(first.name, first.why, warnings), *details])
+    print_table(head, table, notes=[*explained, *details])
 
 
 def _number(value: float) -> str:

@@ -3,6 +3,6 @@
 The policy is asked on every line. Where it chooses what the log shows, the line counts and its reward is learned.
 """
 
-from driftls.log_replay.loop import METRICS, Plan, Replay, replay
+from driftls.log_replay.loop import METRICS, replay
 
-__all__ = ["METRICS", "Plan", "Replay", "replay"]
+__all__ = ["METRICS", "replay"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +45,7 @@ class Checkpoint:
     def _check(self) -> None:
         header = self._header
         if header.get("class") != "Replay":
-            raise FileFormatError(f"{self.path}: holds a {header.get('class')}, not the checkpoint of a replay.")
+            raise FileFormatError(f"holds a {header.get('class')}, not the checkpoint of a replay. Choose another.")
         kept = header.get("identity", {})
         for name, what in (("names", "other policies"), ("settings", "other settings"), ("features", "other features")):
             if kept.get(name) != self.identity[name]:
@@ -121,11 +120,9 @@ class Checkpoint:
 
 def identity(under_way: Replay) -> dict[str, Any]:
     """What a checkpoint, or a run in a folder, belongs to: settings, features, and the policies as they came."""
-    plan = asdict(under_way.plan)
-    del plan["engine"]  # all engines decide alike
     return {
         "names": [player.name for player in under_way.players],
-        "settings": json.loads(json.dumps(plan)),
+        "settings": under_way.settings,
         "features": [player.features.to_header() for player in under_way.players],
         "policies": [_fingerprint(player.policy) for player in under_way.players],
     }

@@ -6,7 +6,6 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,97 +25,84 @@ from driftls.logs.shown import Logging, Showing
 from driftls.policies import Policy
 from driftls.run import Run, described
 
-__all__ = ["METRICS", "Plan", "Replay", "replay"]
+__all__ = ["METRICS", "Replay", "replay"]
 
 METRICS = ("ctr", "regret", "tracking_error")
+ENGINES = ("auto", "compiled", "python")
 ROWS_AT_ONCE = 1 << 16  # arms that are built at a time, where they have to be built
 FIRST_MARK = 1000
 NEVER = 1 << 40  # a line that does not come
 LARGEST = 1e75  # of rewards
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is asked of a replay, besides policies, features and log."""
+class Replay:
+    """A replay under way: policies over the lines of one log, piece by piece."""
 
-    metrics: tuple[str, ...] = ("ctr",)
-    engine: str = "auto"
-    delay: int = 0
-    limit: int | None = None
-    points: tuple[int, ...] | None = None
-    seed: int = 0
+    def __init__(
+        self,
+        policies: Mapping[str, Any],
+        first: Block,
+        features: FeatureMap | None,
+        *,
+        metrics: Iterable[str],
+        engine: str,
+        delay: int,
+        limit: int | None,
+        points: Sequence[int] | None,
+        seed: int,
+    ) -> None:
+        self.metrics = tuple(dict.fromkeys(("ctr", *metrics)))
+        self.delay, self.limit = as_whole(delay, "delay", 0), None if limit is None else as_whole(limit, "limit")
+        self.points = None if points is None else sorted(as_whole(point, "a point") for point in points)
+        self.seed = seed
+        for name, value, known in (*(("metrics", m, METRICS) for m in self.metrics), ("engine", engine, ENGINES)):
+            if value not in known:
+                raise SettingsError(f"{name} must be among {', '.join(known)}, got {value!r}.")
+        self.players = [_player(name, one, features, engine, first) for name, one in policies.items()]
+        self.done, self.reading, self.showing = 0, 0.0, Showing()
 
-    def __post_init__(self) -> None:
-        unknown = [name for name in self.metrics if name not in METRICS]
-        if unknown:
-            raise SettingsError(f"metrics must be among {', '.join(METRICS)}, got {unknown[0]!r}.")
-        if self.engine not in ("auto", "compiled", "python"):
-            raise SettingsError(f"engine must be 'auto', 'compiled' or 'python', got {self.engine!r}.")
-        as_whole(self.delay, "delay", 0)
-        as_whole(1 if self.limit is None else self.limit, "limit")
-        for point in self.points or ():
-            as_whole(point, "a point")
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a checkpoint belongs to; not the engine, since all of them decide alike."""
+        names = ("metrics", "delay", "limit", "points", "seed")
+        return {name: getattr(self, name) for name in names} | {"metrics": list(self.metrics)}
 
-    def next_mark(self, done: int) -> int:
+    @property
+    def complete(self) -> bool:
+        """Whether the limit is reached."""
+        return self.done == self.limit
+
+    def next_mark(self) -> int:
         """The next number of lines at which traces are taken."""
         if self.points is not None:
-            return min((point for point in self.points if point > done), default=NEVER)
+            return next((point for point in self.points if point > self.done), NEVER)
         mark = FIRST_MARK
-        while mark <= done:
+        while mark <= self.done:
             mark = mark * 6 // 5
         return mark
 
-
-class Replay:
-    """A replay under way: policies over the lines of one log, block after block; `replay` is the whole of it.
-
-    Examples
-    --------
-    >>> from driftls.logs import synthetic_day
-    >>> from driftls.policies import DisjointLinUCB
-    >>> blocks = synthetic_day(lines=300, seed=1).blocks(100)
-    >>> first = next(blocks)
-    >>> under_way = Replay({"mine": DisjointLinUCB(136, seed=0)}, first)
-    >>> for block in [first, *blocks]:
-    ...     under_way.step(block)
-    >>> under_way.runs("a day")["mine"].rounds
-    300
-    """
-
-    def __init__(
-        self, policies: Mapping[str, Any], first: Block, *, features: FeatureMap | None = None, plan: Plan | None = None
-    ) -> None:
-        self.plan = plan or Plan()
-        self.players = [_player(name, one, features, self.plan.engine, first) for name, one in policies.items()]
-        self.done, self.reading, self.showing = 0, 0.0, Showing()
-
-    def pieces(self, block: Block, next_stop: Callable[[int], int] = lambda done: NEVER) -> Iterator[Block]:
+    def pieces(self, block: Block, next_stop: Callable[[int], int]) -> Iterator[Block]:
         """The lines of a block, in pieces that end where something has to be noted."""
         built = any(p.engine == "compiled" and isinstance(p.features, OuterProduct | Hashed) for p in self.players)
         most = max(1, ROWS_AT_ONCE // int(np.diff(block.pool_start).max())) if built else len(block)
         at = 0
         while at < len(block) and not self.complete:
-            end = min(self.plan.next_mark(self.done), self.plan.limit or NEVER, next_stop(self.done))
+            end = min(self.next_mark(), self.limit or NEVER, next_stop(self.done))
             room = min(len(block) - at, most, end - self.done)
             yield block.part(at, at + room)
             at += room
 
-    @property
-    def complete(self) -> bool:
-        """Whether the limit is reached."""
-        return self.done == self.plan.limit
-
     def step(self, block: Block) -> None:
-        """Replay the lines of a block: every policy is asked about every line."""
-        if "regret" in self.plan.metrics and block.truth is None:
+        """Replay the lines of a piece: every policy is asked about every line."""
+        if "regret" in self.metrics and block.truth is None:
             raise SettingsError("regret needs a log with the truth: a synthetic day, or Parquet with that column.")
         wrong = np.flatnonzero(~(np.abs(block.reward) < LARGEST))
         if wrong.size:
             line, reward = self.done + int(wrong[0]), block.reward[wrong[0]]
             raise InputError(f"line {line}: a reward must be finite (and below 1e75), got {reward}.")
-        mark = self.plan.next_mark(self.done)
+        mark = self.next_mark()
         for player in self.players:
-            player.step(block, self.done, self.plan.delay)
+            player.step(block, self.done, self.delay)
         self._pass(block)
         if self.done == mark:
             self._trace()
@@ -135,13 +121,13 @@ class Replay:
     def _trace(self) -> None:
         for player in self.players:
             if self.done and (not player.points or player.points[-1] != player.matches.lines):
-                player.trace(self.plan.metrics)
+                player.trace(self.metrics)
 
     def runs(self, problem: str, *, partial: bool = False) -> dict[str, Run]:
         """What came out, by the policies' names; rewards that are still out are learned, unless it was interrupted."""
         for player in self.players:
             if not partial:
-                player.learn_due(self.done + self.plan.delay, self.plan.delay)
+                player.learn_due(self.done + self.delay, self.delay)
         self._trace()
         logging = self.showing.logging()
         return {player.name: self._run(player, problem, logging, partial) for player in self.players}
@@ -150,7 +136,7 @@ class Replay:
         return Run(
             policy=player.name,
             problem=problem,
-            seed=self.plan.seed,
+            seed=self.seed,
             rounds=player.matches.lines,
             points=player.points,
             traces=player.traces,
@@ -228,45 +214,39 @@ def replay(
     (2000, True, 'replay')
     """
     every = as_whole(every, "every")
-    asked = tuple(dict.fromkeys(("ctr", *metrics)))
-    plan = Plan(asked, engine, delay, limit, None if points is None else tuple(points), seed)
     policies = dict(policy) if isinstance(policy, Mapping) else {type(policy).__name__: policy}
     if not policies:
         raise SettingsError("no policy to replay.")
     log = log if isinstance(log, Log | SyntheticDay) else read(log)
-    blocks = blocks_of(log, truth="regret" in asked)
+    metrics = tuple(metrics)
+    blocks = blocks_of(log, truth="regret" in metrics)
     first = next(blocks, None)
     if first is None:
         raise InputError("the log has no line to replay.")
-    under_way = Replay(policies, first, features=features, plan=plan)
+    asked: dict[str, Any] = {"metrics": metrics, "engine": engine, "delay": delay, "limit": limit}
+    under_way = Replay(policies, first, features, points=points, seed=seed, **asked)
     kept = None if checkpoint is None else Checkpoint(Path(checkpoint), under_way, every)
-    partial = False
+    step, stop = (under_way.step, lambda done: NEVER) if kept is None else (kept.step, kept.next_stop)
+    blocks, partial = chain([first], blocks), False
     try:
-        _go(under_way, chain([first], blocks), kept, progress)
+        while not under_way.complete:
+            before = time.perf_counter()
+            block = next(blocks, None)
+            under_way.reading += time.perf_counter() - before
+            if block is None:
+                break
+            for piece in under_way.pieces(block, stop):
+                step(piece)
+                if progress is not None:
+                    progress(under_way.done)
+        if kept is not None:
+            kept.ended()
     except KeyboardInterrupt:
         partial = True
     runs = under_way.runs(_called(log), partial=partial)
     if kept is not None and not partial:
         kept.remove()
     return runs if isinstance(policy, Mapping) else next(iter(runs.values()))
-
-
-def _go(
-    under_way: Replay, blocks: Iterator[Block], kept: Checkpoint | None, progress: Callable[[int], None] | None
-) -> None:
-    step, stop = (under_way.step, lambda done: NEVER) if kept is None else (kept.step, kept.next_stop)
-    while not under_way.complete:
-        before = time.perf_counter()
-        block = next(blocks, None)
-        under_way.reading += time.perf_counter() - before
-        if block is None:
-            break
-        for piece in under_way.pieces(block, stop):
-            step(piece)
-            if progress is not None:
-                progress(under_way.done)
-    if kept is not None:
-        kept.ended()
 
 
 def _player(name: str, policy: Any, features: FeatureMap | None, engine: str, first: Block) -> PolicyReplay:

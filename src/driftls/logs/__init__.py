@@ -51,15 +51,8 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     Returns
     -------
     Log
-        Iterate for events, or take `blocks`; both read the files from the beginning. `counts` says what became of
-        the lines.
-
-    Raises
-    ------
-    LogFormatError
-        At once if a file is in no known format; while reading, at a broken line.
-    TruncatedFileError, CorruptFileError
-        If a gzip stream or a Parquet file breaks off or is damaged; whatever `on_error` is, since no line can be named.
+        Iterate for events, or take `blocks`; both read from the beginning. `counts` says what became of the lines. A
+        file that breaks off or is damaged raises whatever `on_error` is, since no line can be named.
 
     Examples
     --------

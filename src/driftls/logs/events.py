@@ -46,37 +46,17 @@ OPTIONAL = ("propensity", "arm_features", "truth")
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """One decision that was logged: who came, what could be shown, what was shown, what it brought.
+    """One decision that was logged: who came, what could be shown, what was shown, what it brought."""
 
-    Attributes
-    ----------
-    time : int
-        Unix seconds.
-    arms : array of int, (K,)
-        The candidates' ids, as the log names them.
-    shown : int
-        Which candidate was shown: its position in `arms`, from 0.
-    reward : float
-    user_index, user_value : arrays, (nnz,)
-        The visitor's features as a sparse row: indices count from 0 and increase. A log whose ids count from 1,
-        such as Yahoo's, is shifted by one.
-    propensity : float or None
-        The probability with which the log's policy showed what it showed, if the log says so.
-    arm_features : array, (K, k), or None
-        The candidates' own features, if the log has any; column j belongs to index j.
-    truth : array, (K,), or None
-        Expected reward of every candidate; known only where the log was made by us.
-    """
-
-    time: int
-    arms: Ints
-    shown: int
+    time: int  # Unix seconds
+    arms: Ints  # (K,): the candidates' ids, as the log names them
+    shown: int  # which candidate was shown: its position in `arms`, from 0
     reward: float
-    user_index: NDArray[np.int32]
+    user_index: NDArray[np.int32]  # the visitor's features as a sparse row: indices count from 0 and increase
     user_value: Floats
-    propensity: float | None = None
-    arm_features: Floats | None = None
-    truth: Floats | None = None
+    propensity: float | None = None  # with which the log's policy showed what it showed, if the log says so
+    arm_features: Floats | None = None  # (K, k): the candidates' own features, if the log has any
+    truth: Floats | None = None  # (K,): expected reward of every candidate, where it is known
 
     @property
     def arm(self) -> int:
@@ -95,21 +75,6 @@ class Block:
 
     The candidates rarely change from line to line, so each distinct pool is stored once and a line names its row.
 
-    Attributes
-    ----------
-    time, pool, shown, reward : arrays, (n,)
-        int64, int32, int32, float64. ``pool[i]`` is the row of line i's candidates in the table of pools;
-        ``shown[i]`` a position in that pool.
-    pool_start, pool_ids : arrays, (P + 1,) and (pool_start[-1],)
-        int64. Pool p is ``pool_ids[pool_start[p]:pool_start[p + 1]]``.
-    user_start, user_index, user_value : arrays
-        int64, int32, float64: the visitors' features in CSR form.
-    propensity : array, (n,), or None
-    arm_features : array, (pool_start[-1], k), or None
-        Row j belongs to ``pool_ids[j]``.
-    truth : array or None
-        Expected reward of every candidate, line after line: ``truth[truth_start[i]:truth_start[i + 1]]``.
-
     Examples
     --------
     >>> import numpy as np
@@ -123,18 +88,18 @@ class Block:
     True
     """
 
-    time: Ints
-    pool: NDArray[np.int32]
-    shown: NDArray[np.int32]
-    reward: Floats
-    pool_start: Ints
+    time: Ints  # (n,)
+    pool: NDArray[np.int32]  # (n,): which pool a line has
+    shown: NDArray[np.int32]  # (n,): a position in that pool
+    reward: Floats  # (n,)
+    pool_start: Ints  # pool p is pool_ids[pool_start[p]:pool_start[p + 1]]
     pool_ids: Ints
-    user_start: Ints
+    user_start: Ints  # the visitors' features in CSR form
     user_index: NDArray[np.int32]
     user_value: Floats
-    propensity: Floats | None = None
-    arm_features: Floats | None = None
-    truth: Floats | None = None
+    propensity: Floats | None = None  # (n,)
+    arm_features: Floats | None = None  # row j belongs to pool_ids[j]
+    truth: Floats | None = None  # of every candidate, line after line: truth[truth_start[i]:truth_start[i + 1]]
 
     def __post_init__(self) -> None:
         # A compiled loop trusts these columns: whatever could lead it out of an array is refused here.
@@ -249,14 +214,7 @@ class Block:
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> Block:
-        """Pack events; pools are stored in the order in which they first came.
-
-        Raises
-        ------
-        InputError
-            If an event's parts do not fit each other, or some events have a propensity, arm features or a truth
-            and others have not.
-        """
+        """Pack events, if their parts fit each other, and all or none have a propensity, arm features or a truth."""
         rows = [_checked(event, i) for i, event in enumerate(events)]
         columns = {name: _joined(rows, name) for name in COLUMNS}
         ids, features = columns.pop("arms"), columns.pop("arm_features")
@@ -270,13 +228,7 @@ class Block:
 
     @classmethod
     def join(cls, blocks: Iterable[Block]) -> Block:
-        """One block of several, in order; a pool that several have is stored once.
-
-        Raises
-        ------
-        InputError
-            If some have a propensity, arm features or a truth and others have not.
-        """
+        """One block of several, in order; a pool that several have is stored once."""
         blocks = [block for block in blocks if len(block)]
         if not blocks:
             return cls.from_events([])
@@ -349,7 +301,7 @@ def _checked(event: Event, i: int) -> dict[str, Any]:
         try:
             row[name] = column = np.asarray(value, kind.dtype)
             fits = column.ndim == kind.depth
-            fits &= column is value or kind.dtype == "double" or np.array_equal(column, value)
+            fits &= column is value or kind.dtype == "double" or type(value) is int or np.array_equal(column, value)
         except (TypeError, ValueError, OverflowError):
             fits = False
         if not fits:

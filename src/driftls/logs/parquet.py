@@ -259,13 +259,6 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
         It appears under this name when it is complete. A file is replaced, a folder that holds something is not.
     progress : function of the number of lines written, optional
 
-    Raises
-    ------
-    SettingsError
-        If the folder is not empty.
-    InputError
-        If there are no events, or if some have a propensity, arm features or a truth and others have not.
-
     Examples
     --------
     >>> import tempfile

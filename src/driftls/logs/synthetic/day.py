@@ -332,8 +332,5 @@ def synthetic_day(*, lines: int = 1_850_000, seed: int = 0, **strengths: Any) ->
     >>> block = next(day.blocks(truth=True))
     >>> len(block), block.pool_start[1].item() == len(block[0].arms)
     (1000, True)
-    >>> event = block[0]
-    >>> len(event.arms) == len(event.truth), bool((event.truth < 1).all())
-    (True, True)
     """
     return SyntheticDay(lines=lines, seed=seed, **strengths)

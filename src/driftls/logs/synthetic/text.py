@@ -13,14 +13,7 @@ __all__ = ["r6b_text"]
 
 
 def r6b_text(block: Block) -> bytes:
-    """The lines of a block as R6B writes them.
-
-    Raises
-    ------
-    InputError
-        If R6B has no way to write them: a reward other than 0 and 1, a feature without the value 1 or beyond 136,
-        a user without the constant, candidates that do not ascend.
-    """
+    """The lines of a block as R6B writes them, or an `InputError` where it has no way to."""
     n, starts = len(block), block.user_start[:-1]
     within = np.delete(np.diff(block.pool_ids), block.pool_start[1:-1] - 1)
     for wrong, what in (
@@ -29,11 +22,10 @@ def r6b_text(block: Block) -> bytes:
         (block.user_index >= DIM[R6B], f"feature indices below {DIM[R6B]}"),
         (np.diff(block.user_start) == 0, "the constant in every line"),
         (within <= 0, "candidates in ascending order"),
+        (np.append(block.user_index, 0)[starts] != 0, "the constant, index 0, in every line"),
     ):
         if np.any(wrong):
             raise InputError(f"R6B has only {what}; {np.count_nonzero(wrong)} are not so.")
-    if n and np.any(block.user_index[starts] != 0):
-        raise InputError("R6B has the constant, index 0, in every line.")
 
     order = aggregates()["emission_order"]
     names = np.array(order + [i for i in range(1, DIM[R6B] + 1) if i not in order])
