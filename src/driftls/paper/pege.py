@@ -6,13 +6,14 @@ exploration observes is learned; the exploration rounds, counted by n from 1, ch
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from driftls.draws import Seed
 from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.history import Growing
 from driftls.paper.actions import ActionSet, LinearBandit
 from driftls.paper.theory import Bounds
 from driftls.schedules import Power
@@ -108,8 +109,8 @@ class PEGE:
         c = Bounds.of_pege(dim, smallest).c
         size = Power(c / 4.0, c, 1.0) if step == "theorem" else Power(4.0 * dim / (3.0 * smallest), 0.0, 1.0)
         guard = step == "theorem"  # the printed one's first steps are too large by far: the guard would refuse them
-        tracker = GD(dim, step_size=size, regularisation=0.0, averaging=None, steps=1, seed=seed, guard=guard, **RAW)
-        return cls(actions, method=tracker)
+        settings: dict[str, Any] = {"steps": 1, "averaging": None, "guard": guard, "seed": seed, **RAW}
+        return cls(actions, method=GD(dim, step_size=size, regularisation=0.0, history=Growing(), **settings))
 
     @property
     def exploring(self) -> bool:
