@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check fuzz ir bench figures clean
+.PHONY: demo test check docs fuzz ir bench figures dist versions clean
 
 $(VENV)/.user: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,6 +27,9 @@ check: $(VENV)/.dev  ## style, types, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.dev  ## the documentation site, in site/: open site/index.html, no server is needed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --site-dir site
+
 ir: $(VENV)/.dev  ## the kernels' LLVM IR that is shipped, so that a first result does not wait for the compiler; after an edit of kernels/
 	rm -rf src/driftls/kernels/ir .ir
 	DRIFTLS_CACHE_DIR=.ir $(BIN)/driftls warmup
@@ -40,8 +43,40 @@ MINUTES ?= 10
 fuzz: $(VENV)/.dev  ## random calls, good and bad: crashes, raw errors, states that a refused call changed
 	$(BIN)/python tests/fuzz.py --minutes $(MINUTES)
 
-figures: $(VENV)/.dev  ## measure the tables of the docs whose sources have changed, in hours; which: python -m benchmarks --stale
+figures: $(VENV)/.dev  ## name the tables of the docs whose sources have changed since they were taken, and measure them
+	-$(BIN)/python -m benchmarks --stale
 	$(BIN)/python -m benchmarks --write
 
+$(VENV)/.dist: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dist]'
+	touch $@
+
+# an environment of its own, so that the wheel is what runs
+TRIAL   := $(VENV)/trial
+DECIDE  := import numpy as np, driftls; p = driftls.LinUCB(3); p.learn(np.eye(3), 1.0, arm=p.choose(np.eye(3))); print(p)
+VERSION := import driftls; print(driftls.__version__)
+
+dist: $(VENV)/.dist  ## wheel and sdist in dist/, checked and tried in an empty environment; refused while a table is stale
+	$(BIN)/python -m benchmarks --stale
+	rm -rf dist $(TRIAL)
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv $(TRIAL)
+	$(TRIAL)/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	$(TRIAL)/bin/python -c '$(DECIDE)'
+	$(TRIAL)/bin/python -m pip install --quiet --disable-pip-version-check "$$(echo dist/*.whl)[cli]"
+	$(TRIAL)/bin/driftls --version | grep -F "$$($(BIN)/python -c '$(VERSION)')"
+	rm -rf $(TRIAL)
+	ls -l dist
+
+PYTHONS ?= python3.11 python3.12 python3.13
+
+versions:  ## trackers, policies and kernels with every Python that is here
+	for python in $(PYTHONS); do \
+	  rm -rf $(VENV)/trial && $$python -m venv $(VENV)/trial || exit 1; \
+	  $(VENV)/trial/bin/python -m pip install --quiet --disable-pip-version-check '.[all]' pytest hypothesis || exit 1; \
+	  $(VENV)/trial/bin/python -m pytest -p no:cacheprovider tests/trackers tests/policies tests/kernels || exit 1; \
+	done; rm -rf $(VENV)/trial
+
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo site dist

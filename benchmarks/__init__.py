@@ -19,7 +19,7 @@ from benchmarks.measure import Options, Table  # noqa: E402
 
 CORE = (
     *("kernels", "trackers", "policies", "widths.py", "width_states.py", "inputs.py"),
-    *("history.py", "draws.py", "schedules.py", "units.py"),
+    *("history", "draws.py", "schedules.py", "units.py"),
 )
 LOOPS = (*CORE, "environments.py", "simulation.py")
 LOGS = (*CORE, "logs", "features", "log_replay")
@@ -61,6 +61,17 @@ BENCHMARKS = {
         "core:start",
         ("first result, processor seconds", "empty cache", "filled cache"),
     ),
+    "rows": Benchmark(
+        "a row of a tracker in a compiled loop, against d and non-zeros",
+        "trackers:rows",
+        ("tracker, ns a row", "dense d = 64", "1,024", "16,384", "10 of 1,000", "10 of 1,000,000", "100 of 1,000,000"),
+    ),
+    "cost": Benchmark(
+        "a round of 20 fresh dense arms in a compiled loop, against d",
+        "bandits:cost",
+        ("policy, µs a round", "d = 64", "256", "1,024", "4,096", "slope from 256"),
+        LOOPS,
+    ),
     "peers": Benchmark(
         "a round from Python: ours, exact methods at their best, other libraries",
         "peers:peers",
@@ -69,6 +80,37 @@ BENCHMARKS = {
             "dense d = 16", "136", "1,000", "4,000",
             "sparse 15 of 136", "50 of 100,000", "100 fixed arms", "articles", "one row",
         ),
+    ),
+    "threads": Benchmark(
+        "two policies in two threads, against one", "lives:threads", ("", "rounds a second", "over one thread"), LOOPS
+    ),
+    "lives": Benchmark(
+        "long lives: ids that come and go, keys that wait, memory over many rounds",
+        "lives:lives",
+        ("", "first", "second", "third", "last", "ratio"),
+        LOOPS,
+    ),
+    "day": Benchmark(
+        "a day of a front page: clicks and time of ours and of a tuned exact method",
+        "day:day",
+        ("policy", "clicks in 1,000", "against exact, %", "µs a line", "over exact"),
+        LOGS,
+    ),
+    "reading": Benchmark("a day's log as text and as Parquet", "day:reading", ("", "µs a line", "bytes a line"), LOGS),
+    "coverage": Benchmark(
+        "how often the 95% interval of a replay has the truth in it",
+        "day:coverage",
+        ("policy", "logs", "intervals with the truth inside, %", "relative error, %"),
+        (*LOGS, "estimates.py"),
+    ),
+    "estimates": Benchmark(
+        "off-policy estimates of fixed policies, on logs whose truth is known",
+        "estimates:estimates",
+        (
+            "log, policy", "recommended", "its relative error, %", "its intervals with the truth inside, %",
+            "recommended's RMSE", "ips", "snips", "dm", "dr", "replay",
+        ),
+        (*LOGS, "estimates.py", "offpolicy.py"),
     ),
     "tables": Benchmark(
         "real tables as bandits: points against exact LinUCB tuned on other seeds",
@@ -88,47 +130,17 @@ BENCHMARKS = {
             "RLS", "SAGA", "CD", "Diagonal", "Vowpal Wabbit", "river",
         ),
     ),
-    "day": Benchmark(
-        "a whole day of a front page in one compiled loop: ours and exact methods",
-        "day:day",
-        ("method", "lines", "µs a line", "spread", "over SAGA", "clicks"),
-        LOGS,
-    ),
-    "reading": Benchmark("a day's log as text and as Parquet", "day:reading", ("", "s", "over gunzip"), LOGS),
-    "coverage": Benchmark(
-        "how often a replay's 95% interval has the truth in it",
-        "day:coverage",
-        ("policy", "logs", "intervals with the truth inside", "relative error, %"),
-        (*LOGS, "estimates.py"),
-    ),
     "fixed": Benchmark(
         "fixed arms, where widths decide: regret against exact LinUCB",
         "bandits:fixed",
-        ("policy", "regret", "median", "over exact", "width error, worst", "at the end", "µs a round"),
+        ("policy", "regret", "median", "over exact", "µs a round"),
         LOOPS,
-    ),
-    "defaults": Benchmark(
-        "policies without a knob against exact LinUCB tuned on other seeds",
-        "bandits:defaults",
-        ("problem", "policy", "reward", "change, %"),
-        (*LOOPS, *LOGS),
     ),
     "moving": Benchmark(
         "a theta* that moves: regret against exact D-LinUCB",
         "bandits:moving",
-        ("theta*", "policy", "regret", "over D-LinUCB"),
+        ("theta*", "policy", "regret", "over exact, discounted"),
         LOOPS,
-    ),
-    "cost": Benchmark(
-        "a round of 20 fresh dense arms in a compiled loop, against d",
-        "bandits:cost",
-        ("policy, µs a round", "d = 64", "256", "1,024", "4,096", "slope from 256"),
-        LOOPS,
-    ),
-    "rows": Benchmark(
-        "a row of a tracker in a compiled loop, against d and non-zeros",
-        "trackers:rows",
-        ("tracker, ns a row", "dense d = 64", "1,024", "16,384", "10 of 1,000", "10 of 1,000,000", "100 of 1,000,000"),
     ),
     "tracking": Benchmark(
         "relative tracking error after rows of an R6B-like stream",
@@ -142,11 +154,10 @@ BENCHMARKS = {
         ("variant", "regret", "over PEGE", "slope of log R_n, last tenfold"),
         (*CORE, "paper/actions.py", "environments.py", "paper*"),
     ),
-    "lives": Benchmark(
-        "long lives: ids that come and go, keys that wait, memory over many rounds",
-        "lives:lives",
-        ("", "first", "second", "third", "last", "last over second (memory: over first)"),
-        LOOPS,
+    "histories": Benchmark(
+        "what a bounded history costs: streams and bandits ten times as long as the history",
+        "histories:histories",
+        ("", "all rows", "window", "reservoir"),
     ),
     "workers": Benchmark(
         "what workers bring and what a task costs", "study:workers", ("", "s", "aim"), (*CORE, "study", "parallel.py")
@@ -156,5 +167,17 @@ BENCHMARKS = {
         "study:fit",
         ("policy", "rows", "rows a second", "over reading", "peak, GB"),
         (*LOGS, "fit.py"),
+    ),
+    "sizes": Benchmark(
+        "the wheel, and installations with and without extras",
+        "package:sizes",
+        ("", "MB", "packages"),
+        ("__init__.py", "kernels"),
+    ),
+    "gallery": Benchmark(
+        "the picture of the README and the figures of `driftls reproduce --quick`, for docs/gallery.md",
+        "package:gallery",
+        ("figure",),
+        (*LOOPS, *LOGS, "paper", "report"),
     ),
 }  # fmt: skip

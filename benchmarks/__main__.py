@@ -31,7 +31,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seeds", type=int, help="how many are reported, or repetitions of what is timed")
     made.add_argument("--only", nargs="+", default=(), metavar="PART", help="these parts of it alone")
     made.add_argument("--against", type=Path, metavar="SRC", help="core: the src folder of another tree")
-    made.add_argument("--tune", action="store_true", help="peers: find their settings anew")
+    made.add_argument("--tune", action="store_true", help="day, peers: find settings anew")
+    made.add_argument("--long", action="store_true", help="lives: ten times as many rounds")
     made.add_argument("--stale", action="store_true", help="name the tables to measure anew; exit 1 if there are any")
     made.add_argument("--write", action="store_true", help="measure them, or those of NAME, and write their pages")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the cells there as well")
@@ -39,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def options(given: argparse.Namespace) -> Options:
-    return Options(given.quick, given.seeds, tuple(given.only), given.against, given.tune)
+    return Options(given.quick, given.seeds, tuple(given.only), given.against, given.tune, given.long)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

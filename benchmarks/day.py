@@ -1,31 +1,75 @@
-"""A day of a news front page: replayed in compiled loops by ours and by exact methods; read; and its estimates."""
+"""A day of a news front page: what policies earn and cost on it, what reading its log takes, and whether intervals hold."""
 
 from __future__ import annotations
 
 import gzip
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import Mean, Options, Table, mean, tell, timed
-from benchmarks.peers.exact import compiled
+from benchmarks.measure import TUNING, Mean, Options, Table, across, mean, ratio, tell, timed
 from driftls import ridge
-from driftls.features import UserArmCrosses
+from driftls.features import UserOnly
 from driftls.log_replay import replay
 from driftls.logs import Log, read, synthetic_day, write_parquet
 from driftls.logs.events import Block
-from driftls.policies import DisjointLinUCB, LinUCB
-from driftls.trackers import SAGA
-from driftls.widths import DiagonalWidth
+from driftls.policies import DisjointLinUCB
+from driftls.policies.registry import as_disjoint, make
+from driftls.trackers import RAW, RLS, SAGA
+from driftls.widths import ExactWidth
 
-LINES, DIM, ARTICLES, RIDGE, KAPPA = 1_850_000, 136, 400, 60.0, 0.6
-SAGA_EACH = "SAGA, one model an article"
-# exact methods outside of driftls, with the share of the day that they are given
-PLAIN = {"Sherman-Morrison, compiled, arm by arm": 4, "inversion at each match, compiled": 10}
+DAY, DIM = 1_850_000, 136  # lines of a whole day, and features of a visitor
+LINES = 20_000  # of a day that is thinned, each of them a round
+LAMBDAS, KAPPAS = (10.0, 30.0, 100.0, 300.0), (0.5, 1.0, 2.0)
+TUNED = (100.0, 1.0)  # the best of them on other seeds: python -m benchmarks day --tune
+
+
+def _exact(seed: int, ridge_: float, kappa: float) -> DisjointLinUCB:
+    tracker = RLS(DIM, regularisation=ridge(ridge_), **RAW)
+    return DisjointLinUCB(DIM, tracker=tracker, width=ExactWidth(), kappa=kappa, seed=seed)
+
+
+EXACT = "exact, tuned"
+POLICIES: dict[str, Callable[[int], Any]] = {
+    EXACT: lambda seed: _exact(seed, *TUNED),
+    "DisjointLinUCB, default": lambda seed: DisjointLinUCB(DIM, seed=seed),
+    "DisjointLinUCB over SAGA": lambda seed: DisjointLinUCB(DIM, tracker=SAGA(DIM, seed=seed), seed=seed),
+    "random": lambda seed: as_disjoint(make("random", DIM, seed=seed), seed),
+}
+
+
+# -- clicks and time -------------------------------------------------------------------------------------------------
+
+
+def clicks(policy: Any, seed: int, lines: int) -> float:
+    """The sum of the true rates of what was chosen on a day thinned to so many lines."""
+    luck, features, total = np.random.default_rng([seed, 77]), UserOnly(DIM), 0.0
+    block: Any
+    for block in synthetic_day(lines=lines, seed=seed).blocks(truth=True):
+        users, at = features.users(block), block.truth_start
+        uniforms = luck.random(len(block))
+        borders = [0, *(np.flatnonzero(np.diff(block.pool)) + 1).tolist(), len(block)]
+        for first, last in pairwise(borders):
+            ids = block[first].arms.tolist()
+            truth = block.truth[at[first] : at[last]].reshape(last - first, len(ids))
+            rewards = (uniforms[first:last, None] < truth).astype(float)
+            chosen = policy.play(users[first:last], rewards, ids=ids)
+            total += float(truth[np.arange(last - first), chosen].sum())
+    return total
+
+
+def _clicks_of(name: str, seed: int, lines: int) -> float:
+    return clicks(POLICIES[name](seed), seed, lines)
+
+
+def _clicks_with(setting: tuple[float, float], seed: int, lines: int) -> float:
+    return clicks(_exact(seed, *setting), seed, lines)
 
 
 class Held(Log):
@@ -41,97 +85,75 @@ class Held(Log):
         yield from self.held
 
 
-def _ours(name: str) -> tuple[Any, Any]:
-    """A policy, and the features that it needs."""
-    if name == "DisjointLinUCB, default":
-        return DisjointLinUCB(DIM, seed=0), None
-    if name == SAGA_EACH:
-        return DisjointLinUCB(DIM, tracker=SAGA(DIM, regularisation=ridge(RIDGE)), seed=0), None
-    tracker = SAGA(DIM * (ARTICLES + 1), regularisation=ridge(RIDGE), seed=0)
-    return LinUCB(tracker=tracker, width=DiagonalWidth(), sigmas=3.0, seed=0), UserArmCrosses(
-        DIM, articles=ARTICLES, shared=True
-    )
-
-
-OURS = (SAGA_EACH, "SAGA, shared features and crosses", "DisjointLinUCB, default")
-
-
-def _play(name: str, blocks: list[Block]) -> dict[str, float]:
-    """Seconds from arrays to decisions, and the click rate where the log shows what was chosen."""
-    if name in PLAIN:
-        return _plain(name, blocks)
-    policy, features = _ours(name)
-    begin = time.perf_counter()
-    run = replay(policy, Held(blocks), features=features, points=[1])
-    seconds = time.perf_counter() - begin
-    return {"seconds": seconds, "rate": run.settings["estimates"]["replay"]["value"]}
-
-
-def _plain(name: str, blocks: list[Block]) -> dict[str, float]:
-    eye, number, matches, won = np.eye(DIM), dict[int, int](), 0, 0.0
-    inverse, theta = np.repeat((eye / RIDGE)[None], ARTICLES, axis=0), np.zeros((ARTICLES, DIM))
-    inverts = name.startswith("inversion")
-    sums, b = np.repeat((eye * RIDGE)[None], ARTICLES if inverts else 0, axis=0), np.zeros_like(theta)
-    begin = time.perf_counter()
-    for block in blocks:
-        slots = np.array([number.setdefault(name, len(number)) for name in block.pool_ids.tolist()])
-        log = block.pool_start, block.pool, block.shown, block.reward
-        users = block.user_start, block.user_index, block.user_value
-        some, clicks = compiled()[2](inverse, theta, slots, log, users, KAPPA, sums, b)
-        matches, won = matches + some, won + clicks
-    return {"seconds": time.perf_counter() - begin, "rate": won / max(matches, 1)}
-
-
-def _first(blocks: list[Block], lines: int) -> list[Block]:
-    """The first lines of the day."""
-    taken: list[Block] = []
-    for block in blocks:
-        left = lines - sum(map(len, taken))
+def _first(lines: int) -> list[Block]:
+    """The first lines of a whole day, on which pools last as long as they do there."""
+    blocks = list[Block]()
+    for block in synthetic_day(lines=DAY, seed=500).blocks():
+        left = lines - sum(map(len, blocks))
         if left <= 0:
             break
-        taken.append(block if len(block) <= left else block.part(0, left))
-    return taken
+        blocks.append(block if len(block) <= left else block.part(0, left))
+    return blocks
+
+
+def _replayed(make: Callable[[int], Any], blocks: list[Block]) -> float:
+    """Seconds from arrays to decisions."""
+    policy = make(0)
+    begin = time.perf_counter()
+    replay(policy, Held(blocks), points=[1])
+    return time.perf_counter() - begin
 
 
 def day(options: Options) -> Table:
-    """Slow methods get the first lines of the day, and are held against ours on the same lines."""
-    blocks, lines = [], LINES // (20 if options.quick else 1)  # of a whole day: pools last as long as they do there
-    for block in synthetic_day(lines=LINES, seed=500).blocks():
-        blocks.append(block)
-        if sum(map(len, blocks)) >= lines:
-            break
-    todo = dict.fromkeys(OURS, lines) | {name: lines // share for name, share in PLAIN.items()}
-    for name in todo:
-        tell(f"warming up: {name}")
-        _play(name, _first(blocks, 2000))
-    parts = set(todo.items()) | {(SAGA_EACH, part) for part in todo.values()}
-    runs: dict[tuple[str, int], list[dict[str, float]]] = {key: [] for key in sorted(parts)}
-    for _ in range(options.count(3, 2)):
-        for name, part in runs:
-            tell(f"{name}, {part:,} lines")
-            runs[name, part].append(_play(name, _first(blocks, part)))
-
-    def least(name: str, part: int) -> float:
-        return min(one["seconds"] for one in runs[name, part])
-
+    """Clicks on thinned days where every choice has its reward, and the time of a replay."""
+    lines, seeds = (1000 if options.quick else LINES), range(options.count(100, 4))
+    if options.tune:
+        return _tuned(lines)
+    blocks, names = _first(20_000 if options.quick else 300_000), list(POLICIES)
+    us: dict[str, float] = dict.fromkeys(names, np.inf)
+    for _ in range(1 + 3):  # one more: which may compile
+        for name in names:
+            tell(f"timing {name}")
+            us[name] = min(us[name], 1e6 * _replayed(POLICIES[name], blocks) / sum(map(len, blocks)))
+    tell(f"clicks of {len(names)} policies on {len(seeds)} days")
+    jobs = list(product(names, seeds))
+    found = across(partial(_clicks_of, lines=lines), *zip(*jobs))
+    earned = {name: [won for (one, _), won in zip(jobs, found) if one == name] for name in names}
     rows = []
-    for name, part in todo.items():
-        slowest = max(one["seconds"] for one in runs[name, part])
-        over = least(name, part) / least(SAGA_EACH, part)
-        spread = f"{slowest / least(name, part) - 1.0:.0%}"
-        rate = f"{runs[name, part][0]['rate']:.2%}"
-        rows.append([name, part, 1e6 * least(name, part) / part, spread, f"{over:.3g}x", rate])
-    return Table(rows, "From arrays to decisions, with all that a replay counts; over SAGA on the same lines.")
+    for name in names:
+        change = ratio(earned[name], earned[EXACT])
+        percent = None if name == EXACT else Mean(100.0 * (change.value - 1.0), 100.0 * change.half)
+        rows.append([name, mean(np.array(earned[name]) * 1000 / lines), percent, us[name], us[name] / us[EXACT]])
+    settings = "ridge {:g}, κ = {:g}".format(*TUNED)
+    return Table(
+        rows,
+        f"Clicks: {len(seeds)} days of {lines:,} rounds, paired; exact tuned on others ({settings}). Time: replay of the "
+        f"first {sum(map(len, blocks)):,} lines of a whole day, from arrays to decisions.",
+    )
+
+
+def _tuned(lines: int) -> Table:
+    jobs = list(product(product(LAMBDAS, KAPPAS), range(TUNING, TUNING + 8)))
+    found = across(partial(_clicks_with, lines=lines), *zip(*jobs))
+    rows = []
+    for setting in product(LAMBDAS, KAPPAS):
+        won = mean(1000 / lines * one for (other, _), one in zip(jobs, found) if other == setting)
+        rows.append(["ridge {:g}, κ = {:g}".format(*setting), won, None, None, None])
+    return Table(rows, "Settings of the exact method on other seeds than those reported.")
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
 
 
 def reading(options: Options) -> Table:
     """The log of a day as gzipped text: inflated by zlib, to arrays, to decisions; as text; as Parquet."""
-    lines = LINES // (20 if options.quick else 1)
+    lines = 30_000 if options.quick else 400_000
     with tempfile.TemporaryDirectory(prefix="driftls-day-") as folder:
         zipped, plain, parquet = (Path(folder, name) for name in ("day.gz", "day", "day.parquet"))
         tell("writing a day")
         for path in (zipped, plain):
             synthetic_day(lines=lines, seed=500).write(path)
+        write_parquet(read(zipped), parquet)
 
         def gunzip() -> None:
             with gzip.open(zipped) as file:
@@ -142,25 +164,17 @@ def reading(options: Options) -> Table:
             for _ in read(path).blocks():
                 pass
 
-        def decisions() -> None:
-            policy, features = _ours(SAGA_EACH)
-            replay(policy, read(zipped), features=features, points=[1])
-
         work = {
-            "inflating, zlib": gunzip,
-            "gzipped text to arrays": lambda: arrays(zipped),
-            "gzipped text to decisions": decisions,
-            "text to arrays": lambda: arrays(plain),
-            "gzipped text to Parquet": lambda: write_parquet(read(zipped), parquet),
-            "Parquet to arrays": lambda: arrays(parquet),
+            "gzipped text, inflated by zlib alone": gunzip,
+            "gzipped text to arrays": partial(arrays, zipped),
+            "text to arrays": partial(arrays, plain),
+            "Parquet to arrays": partial(arrays, parquet),
         }
-        decisions()  # which may compile
+        arrays(zipped)  # which may compile
         found = timed(work, options.count(3, 2))
-        megabytes = [path.stat().st_size / 1e6 for path in (zipped, plain, parquet)]
-    floor = found["inflating, zlib"].least
-    sizes = "{:.0f} MB gzipped, {:.0f} MB of text, {:.0f} MB as Parquet".format(*megabytes)
-    rows = [[name, times.least, times.least / floor] for name, times in found.items()]
-    return Table(rows, f"{lines:,} lines, {sizes}; our reader inflates with {_inflate()}.")
+        sizes = [path.stat().st_size / lines for path in (zipped, zipped, plain, parquet)]
+    rows = [[name, 1e6 * times.least / lines, size] for (name, times), size in zip(found.items(), sizes)]
+    return Table(rows, f"{lines:,} lines; our reader inflates with {_inflate()}.")
 
 
 def _inflate() -> str:
@@ -171,26 +185,23 @@ def _inflate() -> str:
     return f"isal {isal.__version__}"
 
 
-def coverage(options: Options) -> Table:
-    """Synthetic logs: is the mean truth of what a policy chose on all lines in the interval of its estimate?"""
-    from driftls.policies.registry import as_disjoint, make
+# -- intervals -------------------------------------------------------------------------------------------------------
 
-    lines, logs = 20_000 if options.quick else 60_000, options.count(400, 10)
-    policies = {
-        "DisjointLinUCB, default": lambda seed: DisjointLinUCB(DIM, seed=seed),
-        "random": lambda seed: as_disjoint(make("random", DIM, seed=seed), seed),
-    }
-    hits: dict[str, list[bool]] = {name: [] for name in policies}
-    errors: dict[str, list[float]] = {name: [] for name in policies}
-    for seed in range(500, 500 + logs):
-        tell(f"log {seed - 499} of {logs}")
-        day = synthetic_day(lines=lines, seed=seed)
-        runs = replay({name: one(seed) for name, one in policies.items()}, day, metrics=["regret"], points=[lines])
-        for name, run in runs.items():
-            estimate, truth = run.settings["estimates"]["replay"], run.settings["value"]
-            hits[name].append(estimate["low"] <= truth <= estimate["high"])
-            errors[name].append(100.0 * (estimate["value"] / truth - 1.0))
-    share = {name: 100.0 * float(np.mean(each)) for name, each in hits.items()}
-    rows = [[name, logs, f"{share[name]:.1f}%", Mean(*mean(errors[name]))] for name in policies]
-    half = 196.0 * np.sqrt(0.05 * 0.95 / logs)
-    return Table(rows, f"Logs of {lines:,} lines. If intervals are right, {95:.0f} ± {half:.1f}% of them hold.")
+
+def _held(name: str, seed: int, lines: int) -> tuple[bool, float]:
+    """Is the mean truth of what a policy chose on all lines in the interval of its estimate? And the relative error."""
+    run = replay(POLICIES[name](seed), synthetic_day(lines=lines, seed=seed), metrics=["regret"], points=[lines])
+    estimate, truth = run.settings["estimates"]["replay"], run.settings["value"]
+    return estimate["low"] <= truth <= estimate["high"], 100.0 * (estimate["value"] / truth - 1.0)
+
+
+def coverage(options: Options) -> Table:
+    """Replays of policies that learn, over synthetic logs."""
+    lines, logs = (5000 if options.quick else 30_000), options.count(200, 10)
+    names, half = ("DisjointLinUCB, default", "random"), 196.0 * np.sqrt(0.05 * 0.95 / logs)
+    tell(f"{logs} logs")
+    found = across(partial(_held, lines=lines), *zip(*product(names, range(500, 500 + logs))))
+    rows = []
+    for name, one in zip(names, np.reshape(found, (len(names), logs, 2))):
+        rows.append([name, logs, Mean(100.0 * float(one[:, 0].mean()), half), mean(one[:, 1])])
+    return Table(rows, f"Logs of {lines:,} lines, shown uniformly. An interval that is right holds in 95% of them.")

@@ -1,33 +1,30 @@
-"""Off-policy estimates against known truths: bias, root mean squared error and coverage, by kind of log.
+"""Off-policy estimates against known truths: error and coverage, by kind of log.
 
-    python -m benchmarks.estimates [truth] [ridge] [--quick] [--logs N] [--lines N]
-
-truth: N logs a kind, each estimated for a fixed policy that is deterministic and for one that is not. Clicks depend on
-the user and the arm in a way that no linear model has. Kinds: `uniform`; `skewed`, by a policy that prefers other arms
-than ours; `similar`, by one that prefers the same; both with propensities down to 0.01; `blind`, uniform and without
-propensities; `rare`, uniform with few clicks; `linear`, skewed with clicks that the model can learn. The estimate that
-`advise` recommends is marked, and its error compared with that of the best. ridge: the error of the model, for several
-ridges, on seeds that `truth` does not use.
+Each log is estimated for a fixed policy that is deterministic and for one that is not. Clicks depend on the user and the
+arm in a way that no linear model has. Kinds: `uniform`; `skewed`, by a policy that prefers other arms than ours;
+`similar`, by one that prefers the same; both with propensities down to 0.01; `blind`, uniform and without propensities;
+`rare`, uniform with few clicks; `linear`, skewed with clicks that the model can learn.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from benchmarks.measure import Mean, Options, Table, across, mean, tell
 from driftls.estimates import NORMAL
 from driftls.features import UserOnly
 from driftls.logs import Block
 from driftls.logs.log import Log
 from driftls.offpolicy import estimate
 
-RESULTS = Path(__file__).parent / "results"
-ARMS, USER, FLOOR = 10, 6, 0.01
+ARMS, USER, FLOOR, LINES = 10, 6, 0.01, 3000
 FIRST, TUNING = 10_000, 0  # seeds of the logs that are reported, and of those on which the ridge was chosen
+SHOWN = ("recommended", "ips", "snips", "dm", "dr", "replay")
+OTHERS = ("recommended", "ips, normal", "unweighted")  # what is no estimate of its own, or none that we give
 KINDS = ("uniform", "skewed", "similar", "blind", "rare", "linear")
 FIXED = np.random.default_rng(12345)
 TASTE, OTHER, NOISE = (FIXED.standard_normal((USER - 1, ARMS)) for _ in range(3))
@@ -103,7 +100,7 @@ def made(kind: str, lines: int, seed: int) -> Block:
 
 
 def value_of(policy: Softmax, kind: str) -> float:
-    x = np.random.default_rng(99).standard_normal((2_000_000, USER - 1))
+    x = np.random.default_rng(99).standard_normal((500_000, USER - 1))
     parts = (x[i : i + 100_000] for i in range(0, len(x), 100_000))
     return float(np.mean([(policy.table(part) * rates(part, kind)).sum(axis=1).mean() for part in parts]))
 
@@ -122,71 +119,44 @@ def found_of(block: Block, policy: Softmax, **settings: Any) -> dict[str, tuple[
     return told | {"name": found.advice.name}  # type: ignore[dict-item]
 
 
-def truth(logs: int, lines: int) -> dict[str, Any]:
-    results: dict[str, Any] = {"logs": logs, "lines": lines}
-    for kind in KINDS:
-        blocks = [made(kind, lines, FIRST + seed) for seed in range(logs)]
-        for name, policy in POLICIES.items():
-            value, all_of = value_of(policy, kind), [found_of(block, policy) for block in blocks]
-            names = {one.pop("name") for one in all_of}
-            rows = {}
-            for estimator in all_of[0]:
-                values, low, high = np.array([one[estimator] for one in all_of]).T
-                rows[estimator] = {
-                    "bias": float(values.mean() - value),
-                    "error": float(values.std() / np.sqrt(logs)),
-                    "rmse": float(np.sqrt(np.mean((values - value) ** 2))),
-                    "coverage": float(np.mean((low <= value) & (value <= high))),
-                    "width": float(np.mean(high - low)),
-                }
-            ours = {k: row["rmse"] for k, row in rows.items() if k not in ("ips, normal", "unweighted", "recommended")}
-            ratio = rows["recommended"]["rmse"] / min(ours.values())
-            results[f"{kind}, {name}"] = {"value": value, "names": sorted(names), "ratio": ratio, "rows": rows}
-            head = f"{kind} log, {name} policy, {logs} logs of {lines:,} lines; truth {value:.4f}; recommended: "
-            print(f"\n{head}{'/'.join(sorted(names))}, {ratio:.2f}x the best RMSE")
-            print(f"  {'':<14}{'bias':>9}{'+-':>8}{'RMSE':>9}{'coverage':>10}{'width':>9}")
-            for estimator, row in rows.items():
-                mark = "*" if {estimator} == names else ""
-                figures = f"{row['bias']:>+9.4f}{row['error']:>8.4f}{row['rmse']:>9.4f}"
-                print(f"  {estimator + mark:<14}{figures}{row['coverage']:>10.1%}{row['width']:>9.4f}")
-    return results
+def _case(kind: str, name: str, logs: int) -> list[Any]:
+    """One row: what is recommended, how far it and the others are from the truth, how often its interval holds it."""
+    policy = POLICIES[name]
+    value = value_of(policy, kind)
+    all_of = [found_of(made(kind, LINES, FIRST + seed), policy) for seed in range(logs)]
+    names = {str(one.pop("name")) for one in all_of}
+    errors, inside = {}, {}
+    for estimator in all_of[0]:
+        values, low, high = np.array([one[estimator] for one in all_of]).T
+        errors[estimator] = values - value
+        inside[estimator] = (low <= value) & (value <= high)
+    rmse = {estimator: float(np.sqrt(np.mean(each**2))) for estimator, each in errors.items()}
+    best = min(each for estimator, each in rmse.items() if estimator not in OTHERS)
+    shown = [rmse[estimator] / best if estimator in rmse else None for estimator in SHOWN]
+    share = 100.0 * float(inside["recommended"].mean())
+    half = 196.0 * float(np.sqrt(max(share * (100.0 - share), 475.0) / logs)) / 100.0
+    percent = mean(100.0 * errors["recommended"] / value)
+    return [f"{kind}, {name}", "/".join(sorted(names)), percent, Mean(share, half), *shown]
 
 
-def ridge(logs: int, lines: int) -> dict[str, Any]:
-    results: dict[str, Any] = {}
-    for kind in ("uniform", "skewed", "similar"):
-        blocks = [made(kind, lines, TUNING + seed) for seed in range(logs)]
-        for name, policy in POLICIES.items():
-            value = value_of(policy, kind)
-            for total in (1.0, 5.0, 20.0, 60.0, 200.0):
-                all_of = [found_of(block, policy, ridge=total) for block in blocks]
-                errors = {
-                    k: float(np.sqrt(np.mean([(one[k][0] - value) ** 2 for one in all_of]))) for k in ("dm", "dr")
-                }
-                results[f"{kind}, {name}, {total:g}"] = errors
-                print(f"{kind:<10}{name:<15}ridge {total:>5g}  RMSE of dm {errors['dm']:.4f}, dr {errors['dr']:.4f}")
-    return results
+def estimates(options: Options) -> Table:
+    """Kinds of logs and policies side by side; with --tune, the error of the model for several ridges."""
+    logs = options.count(200, 4)
+    if options.tune:
+        return _ridges(logs)
+    tell(f"{len(KINDS) * len(POLICIES)} cases, {logs} logs each")
+    rows = across(partial(_case, logs=logs), *zip(*product(KINDS, POLICIES)))
+    return Table(rows, f"{logs} logs of {LINES:,} lines a case. From the fifth column on: RMSE over that of the best.")
 
 
-PARTS = {"truth": truth, "ridge": ridge}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: truth")
-    parser.add_argument("--quick", action="store_true", help="20 logs a kind instead of 200")
-    parser.add_argument("--logs", type=int, default=None)
-    parser.add_argument("--lines", type=int, default=3000)
-    options = parser.parse_args()
-    for name in options.parts or ["truth"]:
-        result = PARTS[name](options.logs or (20 if options.quick else 200), options.lines)
-        RESULTS.mkdir(exist_ok=True)
-        file = RESULTS / f"estimates-{name}-{options.lines}{'-quick' if options.quick else ''}.json"
-        file.write_text(json.dumps(result, indent=2))
-        if name == "truth":
-            worst = max((one["ratio"], what) for what, one in result.items() if isinstance(one, dict))
-            print(f"\nThe recommended estimate has at most {worst[0]:.2f}x the best RMSE ({worst[1]}; aim 1.5x).")
-
-
-if __name__ == "__main__":
-    main()
+def _ridges(logs: int) -> Table:
+    """On seeds that are not reported: RMSE of the direct method and of the doubly robust one."""
+    rows = []
+    for kind, (name, policy) in product(("uniform", "skewed", "similar"), POLICIES.items()):
+        tell(f"{kind}, {name}")
+        value, blocks = value_of(policy, kind), [made(kind, LINES, TUNING + seed) for seed in range(logs)]
+        for total in (1.0, 5.0, 20.0, 60.0, 200.0):
+            all_of = [found_of(block, policy, ridge=total) for block in blocks]
+            dm, dr = (float(np.sqrt(np.mean([(one[k][0] - value) ** 2 for one in all_of]))) for k in ("dm", "dr"))
+            rows.append([f"{kind}, {name}", f"ridge {total:g}", f"dm {dm:.4f}", f"dr {dr:.4f}", *[None] * len(SHOWN)])
+    return Table(rows)

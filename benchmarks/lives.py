@@ -1,10 +1,11 @@
-"""Long lives: what a round, a key and the memory of a process cost after many of them.
+"""Long lives and threads: what a round, a key and the memory of a process cost after many of them.
 
-    python -m benchmarks lives [--quick] [--only ids keys memory]
+    python -m benchmarks lives [--quick] [--long] [--only ids keys memory threads]
 
 `ids`: arms that come and go, for policies that keep something for each; the cost of a round in each quarter of the run.
-`keys`: choices that wait for their rewards, saved and loaded. `memory`: a policy over many rounds, the process's memory
-after a tenth of them and at the end. What is constant has a last column near 1.
+`keys`: choices that wait for their rewards, saved and loaded. `memory`: default policies over many rounds; the process's
+memory, and the time of a round, after a tenth of them, at half and at the end. What is constant has a last column near 1.
+`threads`: two policies in two threads against one after the other, in rounds a second; the aim is 1.7 on two idle cores.
 """
 
 from __future__ import annotations
@@ -13,38 +14,46 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import Options, Table, tell
+from benchmarks.measure import Options, Table, tell, timed
 from driftls.inputs import Rows
 from driftls.policies import DisjointLinUCB, LinUCB
-from driftls.trackers import CD, SAGA
-from driftls.widths import DiagonalWidth, PhiWidth
+from driftls.trackers import SAGA
+from driftls.widths import DiagonalWidth
 
 ARMS, DIM = 10, 8
-MOST = 100_000  # models of one policy
+MOST = 10_000  # models of one policy
 
 
 def lives(options: Options) -> Table:
-    parts: dict[str, Callable[[Options], Iterator[list[Any]]]] = {"ids": _ids, "keys": _keys, "memory": _memory}
+    parts: dict[str, Callable[[Options], Iterator[list[Any]]]] = {
+        "ids": _ids,
+        "keys": _keys,
+        "memory": _memory,
+        "threads": _threads,
+    }
     rows = [row for name in options.wanted(parts) for row in parts[name](options)]
-    return Table(rows, "Processor time; ids: µs a round, keys: s, memory: MB.")
+    return Table(rows, "Processor time. The last column: the last quarter over the second, or memory over the first.")
+
+
+def _size(options: Options, whole: int) -> int:
+    return whole // 50 if options.quick else 10 * whole if options.long else whole
 
 
 def _ids(options: Options) -> Iterator[list[Any]]:
     """One arm of ten is new in every round."""
-    count = 8_000 if options.quick else 1_000_000
+    count = _size(options, 100_000)
     most = min(MOST, count // 4)
     makers: dict[str, Callable[[], Any]] = {
         f"DisjointLinUCB, most_arms={most}": lambda: DisjointLinUCB(
             DIM, tracker=SAGA(DIM, steps=1), width=DiagonalWidth(), most_arms=most, seed=0
         ),
-        "LinUCB, a phi for each arm": lambda: LinUCB(
-            tracker=CD(DIM), width=PhiWidth(method="cd"), forget_after=50, seed=0
-        ),
+        "LinUCB": lambda: LinUCB(DIM, forget_after=50, seed=0),
     }
     arms = np.random.default_rng(0).normal(size=(ARMS, DIM)) / DIM
     for name, make in makers.items():
@@ -58,33 +67,33 @@ def _ids(options: Options) -> Iterator[list[Any]]:
                 rows = arms[n % ARMS] if policy.disjoint else arms
                 policy.learn(rows, 1.0, arm=policy.choose(rows, ids=ids), ids=ids)
             seconds.append((time.process_time() - begin) / (count // 4) * 1e6)
-        yield [f"{count:,} ids, {name}", *seconds, seconds[3] / seconds[1]]
+        yield [f"{count:,} ids that come and go, {name}: µs a round by quarters", *seconds, seconds[3] / seconds[1]]
 
 
 def _keys(options: Options) -> Iterator[list[Any]]:
     """All wait; then they are saved, loaded, and half of them learned."""
-    for count in (2_000, 20_000) if options.quick else (20_000, 200_000):
-        policy = LinUCB(tracker=SAGA(20, steps=1, seed=0), width=DiagonalWidth(), seed=0)
-        arms = np.random.default_rng(0).normal(size=(5, 20))
-        stamps = [time.process_time()]
-        tell(f"{count} keys")
-        for n in range(count):
-            policy.choose(arms, key=n)
+    count = 4_000 if options.quick else 200_000
+    policy = LinUCB(tracker=SAGA(20, steps=1, seed=0), width=DiagonalWidth(), seed=0)
+    arms = np.random.default_rng(0).normal(size=(5, 20))
+    stamps = [time.process_time()]
+    tell(f"{count} keys")
+    for n in range(count):
+        policy.choose(arms, key=n)
+    stamps.append(time.process_time())
+    with tempfile.TemporaryDirectory() as folder:
+        policy.save(Path(folder) / "policy")
         stamps.append(time.process_time())
-        with tempfile.TemporaryDirectory() as folder:
-            policy.save(Path(folder) / "policy")
-            stamps.append(time.process_time())
-            policy = LinUCB.load(Path(folder) / "policy")
-            stamps.append(time.process_time())
-        for n in range(0, count, 2):
-            policy.learn(reward=1.0, key=n)
+        policy = LinUCB.load(Path(folder) / "policy")
         stamps.append(time.process_time())
-        yield [f"{count:,} keys: choose, save, load, learn half", *np.diff(stamps).tolist(), None]
+    for n in range(0, count, 2):
+        policy.learn(reward=1.0, key=n)
+    stamps.append(time.process_time())
+    yield [f"{count:,} keys that wait: s to choose, save, load, learn half", *np.diff(stamps).tolist(), None]
 
 
 def _memory(options: Options) -> Iterator[list[Any]]:
     """Default policies, by `play`."""
-    rounds, block, rng = 40_000 if options.quick else 10_000_000, 2_000, np.random.default_rng(0)
+    rounds, block, rng = _size(options, 1_000_000), 2_000, np.random.default_rng(0)
     rewards = rng.normal(size=(block, ARMS))
     dense = rng.normal(size=(block * ARMS, 20)) / 20
     index = np.sort(rng.integers(0, 10_000, (block * ARMS, 10)) * 10 + np.arange(10), axis=1).astype(np.int32)
@@ -96,14 +105,40 @@ def _memory(options: Options) -> Iterator[list[Any]]:
         "DisjointLinUCB, d = 20": lambda: _player(DisjointLinUCB(20, seed=0), dense[:block], rewards, ids),
     }
     for name, make in plays.items():
-        play, seen = make(), []
-        marks = {rounds // block // 10, rounds // block // 2, rounds // block}
+        play, resident, spent = make(), [], []
+        marks, begin, before = [rounds // block // 10, rounds // block // 2, rounds // block], time.process_time(), 0
         for n in range(1, rounds // block + 1):
             play()
             if n in marks:
                 tell(f"{name}: {n * block} rounds")
-                seen.append(_resident())
-        yield [f"{rounds:,} rounds, {name}: MB", *seen, None, seen[-1] / seen[0]]
+                resident.append(_resident())
+                spent.append((time.process_time() - begin) / (n - before) / block * 1e6)
+                begin, before = time.process_time(), n
+        yield [f"{rounds:,} rounds, {name}: MB", *resident, None, resident[-1] / resident[0]]
+        yield [f"{rounds:,} rounds, {name}: µs a round", *spent, None, spent[-1] / spent[1]]
+
+
+def _threads(options: Options) -> Iterator[list[Any]]:
+    """SAGA of d = 1,000, by `play`."""
+    rounds, dim, rng = 200 if options.quick else 2_000, 1_000, np.random.default_rng(0)
+    arms, rewards = rng.normal(size=(20 * ARMS, dim)), rng.normal(size=(20, ARMS))
+    policies = [LinUCB(dim, seed=seed) for seed in range(2)]
+
+    def work(policy: Any) -> None:
+        for _ in range(rounds // 20):
+            policy.play(arms, rewards)
+
+    found = []
+    for policy in policies:
+        work(policy)  # compiled, and with rows to draw from
+    for _ in range(3):
+        for threads in (1, 2):
+            begin = time.perf_counter()
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(work, policies))
+            found.append(2.0 * rounds / (time.perf_counter() - begin))
+    alone, together = max(found[::2]), max(found[1::2])
+    yield ["two policies, d = 1,000: rounds a second, one thread, two", alone, together, None, None, together / alone]
 
 
 def _player(policy: Any, arms: Any, rewards: Any, ids: Any) -> Callable[[], Any]:
@@ -116,3 +151,35 @@ def _resident() -> float:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+
+
+# -- threads ---------------------------------------------------------------------------------------------------------
+
+
+def threads(options: Options) -> Table:
+    """Blocks of rounds of policies of their own, and of one that two threads share."""
+    dim, rng = 1_000, np.random.default_rng(0)
+    arms, rewards = rng.normal(size=(200 * ARMS, dim)) / dim, rng.normal(size=(200, ARMS))
+    policies = [LinUCB(tracker=SAGA(dim, seed=0), width=DiagonalWidth(), seed=0) for _ in range(2)]
+    blocks = 2 if options.quick else 20
+
+    def play(policy: LinUCB) -> None:
+        for _ in range(blocks):
+            policy.play(arms, rewards)
+
+    def each(*turns: LinUCB) -> None:
+        with ThreadPoolExecutor(len(turns)) as pool:
+            list(pool.map(play, turns))
+
+    each(*policies)  # which may compile
+    work = {
+        "one policy, one thread": lambda: each(policies[0]),
+        "two policies, two threads": lambda: each(*policies),
+        "one policy, two threads": lambda: each(policies[0], policies[0]),
+    }
+    found = timed(work, options.count(5, 2))
+    alone, rows = 200 * blocks / found["one policy, one thread"].least, []
+    for turns, (name, times) in zip((1, 2, 2), found.items()):
+        speed = turns * 200 * blocks / times.least
+        rows.append([name, speed, speed / alone])
+    return Table(rows, f"SAGA with diagonal widths, d = {dim:,}, {ARMS} dense arms, by `play`.")

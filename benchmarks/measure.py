@@ -6,7 +6,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ class Options:
     only: tuple[str, ...] = ()
     against: Path | None = None
     tune: bool = False
+    long: bool = False
 
     def count(self, whole: int, quick: int) -> int:
         """The seeds asked for, or so many."""
@@ -73,6 +76,12 @@ def timed(work: dict[str, Callable[[], Any]], repetitions: int = 5) -> dict[str,
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
     """Of y against x on logarithmic axes."""
     return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
+
+
+def across(work: Callable[..., Any], *jobs: Iterable[Any]) -> list[Any]:
+    """`map` over all cores: for what is counted, never for what is timed."""
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        return list(pool.map(work, *jobs))
 
 
 def one_thread(**more: str) -> dict[str, str]:

@@ -7,11 +7,13 @@ on drawn rows with a tail average, was decided on the seeds 1000 to 1007; its st
 from __future__ import annotations
 
 import math
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import Options, Table, mean, ratio, tell
+from benchmarks.measure import Options, Table, across, mean, ratio, tell
 from driftls import paper
 from driftls.paper.actions import LinearBandit, Sphere
 from driftls.paper.pege import PEGE, play
@@ -37,17 +39,19 @@ def _phases(dim: int, rounds: int) -> float:
     return -half + math.sqrt(half**2 + 2 * rounds)
 
 
+def _regret(name: str, seed: int, dim: int, points: Any) -> Any:
+    actions = Sphere(dim)
+    # uniform on [-1, 1], the widest of its kind that (A3) allows
+    bandit = LinearBandit(actions, reward="bounded", sigma=3**-0.5, seed=seed)
+    return play(VARIANTS[name](actions, seed), bandit, int(points[-1]), checkpoints=points).regret
+
+
 def pege(options: Options) -> Table:
     dim, rounds = (10, 20_000) if options.quick else (50, 10**6)
-    seeds, actions, points = range(options.count(20, 4)), Sphere(dim), np.array([rounds // 10, rounds])
-    regret: dict[str, list[Any]] = {}
-    for name, make in VARIANTS.items():
-        regret[name] = []
-        for seed in seeds:
-            tell(f"{name}, seed {seed}")
-            # uniform on [-1, 1], the widest of its kind that (A3) allows
-            bandit = LinearBandit(actions, reward="bounded", sigma=3**-0.5, seed=seed)
-            regret[name].append(play(make(actions, seed), bandit, rounds, checkpoints=points).regret)
+    seeds, points = range(options.count(20, 4)), np.array([rounds // 10, rounds])
+    tell(f"{len(VARIANTS)} variants, {len(seeds)} seeds")
+    found = across(partial(_regret, dim=dim, points=points), *zip(*product(VARIANTS, seeds)))
+    regret = dict(zip(VARIANTS, np.reshape(found, (len(VARIANTS), len(seeds), 2))))
     base = np.array(regret["PEGE, exact"])[:, 1]
     rows = []
     for name, each in regret.items():

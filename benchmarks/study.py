@@ -53,7 +53,7 @@ def workers(options: Options) -> Table:
 
 def fit(options: Options) -> Table:
     """Seconds of a core, which others on the machine change less; memory is the peak of this process."""
-    count, rows = 1_000_000 if options.quick else 20_000_000, []
+    count, rows = 1_000_000 if options.quick else 4_000_000, []
     with tempfile.TemporaryDirectory() as folder:
         with ProcessPoolExecutor(1) as pool:  # what writing takes is not this process's
             tell("writing days")
@@ -62,7 +62,7 @@ def fit(options: Options) -> Table:
         begin = time.process_time()
         some = paths[: max(1, len(paths) // 4)]
         alone = sum(len(block) for path in some for block in read(path).blocks()) / (time.process_time() - begin)
-        for name in ("flinucb-cd", "flinucb-saga"):
+        for name in ("linucb-exact", "flinucb-saga"):
             tell(name)
             history = {"history": Reservoir(20_000)} if name == "flinucb-saga" else {}
             policy = make(name, 136, seed=0, **history)

@@ -322,51 +322,6 @@ def phi_regularised(x, rows, uniforms, g, ridge, steps=1, *, n0=0, phi=None):
     return result
 
 
-class Phis:
-    """One phi an arm: carried exactly by a row that is an arm; by any other, steps as long as the arm's doubt."""
-
-    def __init__(self, dim, g, ridge, steps, uniforms, patience=50.0):
-        self.g, self.ridge, self.steps, self.uniforms, self.patience = g, ridge, steps, iter(uniforms), patience
-        self.arms, self.phis, self.doubts = np.zeros((0, dim)), np.zeros((0, dim)), np.zeros(0)
-        self.rows = []
-
-    def open(self, x):
-        """phi = x/ridge, which is right before the first row, and in doubt after it"""
-        self.arms, self.phis = np.vstack([self.arms, x]), np.vstack([self.phis, x / self.ridge])
-        self.doubts = np.append(self.doubts, 1.0 if self.rows else 0.0)
-
-    def drop(self, k):
-        """Arm k goes"""
-        self.arms, self.phis = np.delete(self.arms, k, axis=0), np.delete(self.phis, k, axis=0)
-        self.doubts = np.delete(self.doubts, k)
-
-    def enter(self, x, c=None):
-        """A row: arm c's, phi_k -= (x'phi_k)/(1 + x'phi_c) phi_c; or no arm's. Then the steps."""
-        self.rows.append(x)
-        n = len(self.rows)
-        if c is None:
-            self.doubts = np.ones(len(self.arms))
-        else:
-            self.phis = self.phis - np.outer(self.phis @ x, self.phis[c]) / (1.0 + max(0.0, x @ self.phis[c]))
-        for _ in range(self.steps):
-            x_i = self.rows[int(next(self.uniforms) * n)]
-            move = self.arms / n - np.outer(self.phis @ x_i, x_i) - self.ridge * self.phis / n
-            self.phis = self.phis + self.g * self.doubts[:, None] * move
-        self.doubts = self.doubts / (1.0 + self.doubts / self.patience)
-
-
-def phi_cd(x, rows, ridge, *, steps=1, n0=0, phi=None):
-    """phi_0 = x/ridge unless given; Gauss-Southwell steps on M phi = x, M = sum_k x_k x_k' + ridge I"""
-    phi = x / ridge if phi is None else phi
-    result = []
-    for n in range(n0 + 1, len(rows) + 1):
-        M = gram(rows[:n], ridge)
-        for _ in range(steps):
-            phi = cd_step(M, x, phi)
-        result.append(phi)
-    return result
-
-
 def gram(rows, ridge):
     """M = sum_k x_k x_k' + ridge I"""
     M = ridge * np.eye(rows.shape[1])
@@ -383,11 +338,6 @@ def exact_width2(x, M):
 def phi_width2(x, phi):
     """x'phi, or 0 where that is negative"""
     return max(0.0, x @ phi)
-
-
-def phi_cd_width2(x, M, phi):
-    """x'phi + phi'R, with the residual R = x - M phi"""
-    return x @ phi + phi @ (x - M @ phi)
 
 
 def diagonal_width2(x, M):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from driftls import paper
 from driftls.history import Growing
-from driftls.policies import DisjointLinUCB, EnsembleTS, Greedy, LinTS, LinUCB, Random, SharedPolicy
+from driftls.policies import DisjointLinUCB, Greedy, LinTS, LinUCB, Random, SharedPolicy
 from driftls.trackers import CD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
@@ -20,14 +20,13 @@ CASES = {
     "LinUCB": lambda **k: LinUCB(DIM, seed=1, **k),
     "RLS + exact": lambda **k: LinUCB(tracker=RLS(DIM, **RAW), width=ExactWidth(), seed=1, **k),
     "SAGA + exact": lambda **k: LinUCB(tracker=saga(), width=ExactWidth(), seed=1, **k),
-    "CD + phi-CD": lambda **k: LinUCB(tracker=CD(DIM, **RAW), width=PhiWidth(method="cd"), seed=1, **k),
+    "CD + exact": lambda **k: LinUCB(tracker=CD(DIM, **RAW), width=ExactWidth(), seed=1, **k),
     "SAGA + phi": lambda **k: LinUCB(tracker=saga(), width=PhiWidth(2), seed=1, **k),
     "SAGA + diagonal": lambda **k: SharedPolicy(saga(), DiagonalWidth(), seed=1, **k),
     "fLinUCB-GD": lambda **k: SharedPolicy(
         paper.frls_gd(DIM, seed=1), PhiWidth(method="printed"), kappa=0.5, seed=1, **k
     ),
     "LinTS": lambda **k: LinTS(DIM, seed=1, **k),
-    "EnsembleTS": lambda **k: EnsembleTS(DIM, members=8, seed=1, **k),
     "Greedy": lambda **k: Greedy(RLS(DIM, **RAW), seed=1, **k),
     "Random": lambda **k: Random(DIM, seed=1),
     "one exact model an arm": lambda **k: DisjointLinUCB(DIM, seed=1, **k),

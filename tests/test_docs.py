@@ -5,11 +5,13 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
+import tomllib
 import traceback
 from pathlib import Path
 
 import pytest
 
+from driftls import __version__
 from driftls.errors import MissingExtraError
 
 ROOT = Path(__file__).parent.parent
@@ -105,6 +107,26 @@ def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_readme_can_be_read_in_two_minutes():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) < 120
+    assert text.count("](docs/images/") == 1
+
+
+def test_the_version_is_in_one_place_and_the_changelog_has_it():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"]
+    assert project["tool"]["hatch"]["version"]["path"] == "src/driftls/__init__.py"
+    sections = re.findall(r"^## (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert sections == [__version__, "0.1.0"]
+
+
+def test_a_release_is_refused_while_a_table_is_stale():
+    recipe = (ROOT / "Makefile").read_text().split("\ndist:")[1].split("\n\n")[0].splitlines()
+    assert recipe[1].endswith("-m benchmarks --stale")  # which exits with 1: see test_tables.py
+    assert not recipe[1].startswith("\t-")
 
 
 @pytest.mark.parametrize(

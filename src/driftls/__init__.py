@@ -12,7 +12,7 @@ __version__ = "0.2.0"
 # where each name of the top level is; imported when it is used, so that nobody waits for what he does not need
 _WHERE = {
     "driftls.trackers": ("CD", "GD", "OLS", "RLS", "SAG", "SAGA", "SVRG", "Diagonal"),
-    "driftls.policies": ("DisjointLinUCB", "EnsembleTS", "Greedy", "LinTS", "LinUCB", "Random", "SharedPolicy"),
+    "driftls.policies": ("DisjointLinUCB", "Greedy", "LinTS", "LinUCB", "Random", "SharedPolicy"),
     "driftls.schedules": ("Normalised", "Power", "ridge"),
     "driftls.features": ("CrossedArms", "Features"),
     "driftls.log_replay": ("replay",),
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from driftls.features import Features as Features
     from driftls.log_replay import replay as replay
     from driftls.policies import DisjointLinUCB as DisjointLinUCB
-    from driftls.policies import EnsembleTS as EnsembleTS
     from driftls.policies import Greedy as Greedy
     from driftls.policies import LinTS as LinTS
     from driftls.policies import LinUCB as LinUCB

@@ -3,10 +3,9 @@
 | width | cost of an arm | cost of a row | right for |
 |---|---|---|---|
 | `ExactWidth` | O(d^2), sparse O(nnz^2) | O(d^2) | everything, where d^2 is affordable |
-| `PhiWidth(method="cd")` | O(d) | O(d) an arm | arms that recur, d^2 memory |
-| `PhiWidth()` | O(d), sparse O(nnz) | O(d), sparse O(T nnz) an arm | arms that recur |
+| `PhiWidth()` | O(nnz) | O(T nnz) an arm | arms that recur, where d^2 does not fit |
+| `CentredWidth` | O(nnz) | O(nnz) | one model an arm, where a model has an intercept |
 | `DiagonalWidth` | O(nnz) | O(nnz) | fresh arms, sparse crosses; wrong for a fixed pool |
-| `EnsembleWidth` | O(nnz) | O(M d) | Thompson sampling over any arms, d^2 memory |
 | `SampleWidth` | O(nnz) and O(d^2) a round | O(d^2) | Thompson sampling, exactly |
 | `NoWidth` | nothing | nothing | greedy |
 
@@ -22,14 +21,15 @@ import numpy as np
 
 from driftls.draws import Draws
 from driftls.errors import SettingsError
-from driftls.kernels import phi, phi_cd, sampling, score
+from driftls.kernels import bounds, centred, phi, sampling, score
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import ridge
-from driftls.trackers import CD, RLS, Tracker
-from driftls.width_states import DiagonalState, EnsembleState, ExactState, PhiState, SampleState, WidthState
+from driftls.trackers import RLS, Tracker
+from driftls.units import widened
+from driftls.width_states import CentredState, DiagonalState, ExactState, PhiState, SampleState, WidthState
 
-__all__ = ["DiagonalWidth", "EnsembleWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
+__all__ = ["CentredWidth", "DiagonalWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
 
 LARGEST_DIM = 30_000
 FIRST_PRODUCTS = 64  # arms
@@ -71,6 +71,16 @@ class Width(ABC):
         state.restore(numbers, arrays)
         return state
 
+    def grow(self, state: WidthState, draws: Draws) -> WidthState:
+        """The same state over the features that its tracker has by now; those that are new were never seen."""
+        numbers, arrays = state.snapshot()
+        grown = self._state(state.tracker, state.slots)
+        grown.read(draws)
+        before, after = (one.dim - state.tracker.intercept for one in (state, grown))
+        fresh = grown.snapshot()[1]
+        grown.restore(numbers, {name: widened(array, fresh[name], before, after) for name, array in arrays.items()})
+        return grown
+
     @abstractmethod
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
         """A new state, or why there can be none for this tracker."""
@@ -98,7 +108,13 @@ class NoWidth(Width):
 
 
 class ExactWidth(Width):
-    """sqrt(x' (A + ridge I)^-1 x), from an inverse that is kept by Sherman-Morrison; an `RLS` tracker's own is used."""
+    """sqrt(x' (A + ridge I)^-1 x), from an inverse that is kept by Sherman-Morrison; an `RLS` tracker's own is used.
+
+    Of arms that recur (with ids), most widths need not be found anew: the last one bounds it, and most bounds are too low
+    for their arm to be the best. The choice is the same.
+    """
+
+    keeps_arms = True
 
     def own_sums(self, tracker: Tracker) -> bool:
         return not isinstance(tracker, RLS)
@@ -109,14 +125,13 @@ class ExactWidth(Width):
         return super().open(tracker, draws, slots)
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        parts: dict[str, Part] = {"score": score.exact_score, "width2": score.exact_width2}
+        parts: dict[str, Part] = {"score": bounds.bounded_score, "width2": bounds.bounded_width2}
         own = None
         if isinstance(tracker, RLS):
             if not tracker.frame.arrays["inverse"].size:
                 raise SettingsError(NO_INVERSE)
             total = tracker.total_ridge(max(len(tracker), 1))
         else:
-            refuse_window(tracker)
             parts["enter"] = score.exact_own_enter
             total, discount = constant_ridge(tracker), discount_of(tracker)
             # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
@@ -129,17 +144,22 @@ class ExactWidth(Width):
                 scale=False,
                 intercept=False,
             )
-        state = ExactState(tracker, parts, own=own, ridge=total)
+        recurring: dict[str, Any] = (
+            {"lines": ("arms",), "by_slot": ("bounds", "stamps"), "slots": slots} if slots else {}
+        )
+        state = ExactState(tracker, parts, own=own, ridge=total, **recurring)
         if not tracker.sparse and tracker.inner >= BLAS_FROM:
             state.reserve(FIRST_PRODUCTS)
         return state
 
 
 class DiagonalWidth(Width):
-    """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped."""
+    """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped.
+
+    Rows that left a `Window` go on counting; for a width that forgets give the tracker a discount.
+    """
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        refuse_window(tracker)
         state = DiagonalState(
             tracker,
             {"score": score.diagonal_score, "width2": score.diagonal_width2, "enter": score.diagonal_enter},
@@ -153,6 +173,29 @@ class DiagonalWidth(Width):
         return state
 
 
+class CentredWidth(Width):
+    """Diagonal width around the mean of a model's rows, with its intercept known exactly; for one model an arm.
+
+    How often an arm was shown decides how sure we are of its mean reward, and each feature by itself how sure we are of
+    what is special to a user: sqrt(1/(n + lambda0) + sum c_j (x_j - mean_j)^2). O(nnz) an arm and a row.
+    """
+
+    def _state(self, tracker: Tracker, slots: int) -> WidthState:
+        if not tracker.intercept:
+            raise SettingsError("CentredWidth needs a tracker with an intercept. Build it with intercept=True.")
+        state = CentredState(
+            tracker,
+            {"score": centred.centred_score, "width2": centred.centred_width2, "enter": centred.centred_enter},
+            arrays={"squares": np.zeros(tracker.inner), "sums": np.zeros(tracker.inner)},
+            scale=1.0,
+            discount=discount_of(tracker),
+            ridge=constant_ridge(tracker),
+            share=np.zeros(tracker.inner),
+        )
+        state.sum_up()
+        return state
+
+
 class PhiWidth(Width):
     """sqrt(x.phi) with phi tracking (A + ridge I)^-1 x, one phi for each arm that recurs.
 
@@ -160,13 +203,11 @@ class PhiWidth(Width):
     ----------
     steps : int
         T, steps an arm and row.
-    method : {"gd", "cd", "printed"}
-        "gd" keeps no matrix. While the rows are arms that recur, all phi are moved exactly, by Sherman-Morrison. An arm
-        of which this cannot be said descends the regularised objective on drawn rows, as all do for sparse rows and
-        over a `Window`. "cd" takes Gauss-Southwell steps with the A that a `CD` tracker keeps. "printed" is the
-        paper's rule: no regulariser, start at 0, the tracker's gamma_n.
+    method : {"regularised", "printed"}
+        "regularised" descends the regularised objective on drawn rows. "printed" is the paper's rule: no regulariser,
+        start at 0, the tracker's gamma_n.
     scale : float
-        The longest step of "gd" is scale / max ||x||^2.
+        The step of "regularised" is scale / max ||x||^2.
 
     A new arm starts at x/ridge. An arm without an id takes its T steps afresh in each round, from the diagonal's guess.
     An id that comes with other features starts afresh too.
@@ -174,21 +215,18 @@ class PhiWidth(Width):
 
     keeps_arms = True
 
-    def __init__(self, steps: int | None = None, *, method: str = "gd", scale: float = 0.3) -> None:
-        if method not in ("gd", "cd", "printed"):
-            raise SettingsError(f"method must be 'gd', 'cd' or 'printed', got {method!r}.")
+    def __init__(self, steps: int | None = None, *, method: str = "regularised", scale: float = 0.3) -> None:
+        if method not in ("regularised", "printed"):
+            raise SettingsError(f"method must be 'regularised' or 'printed', got {method!r}.")
         if steps is not None and not (isinstance(steps, int | np.integer) and steps >= 1):
             raise SettingsError(f"steps must be a whole number of at least 1, got {steps!r}.")
         if not (isinstance(scale, int | float | np.number) and 0.0 < scale < 2.0):
             raise SettingsError(f"scale must lie in (0, 2), got {scale!r}. A step of 2/||x||^2 or more diverges.")
         self.method, self.scale = method, float(scale)
-        self.steps = (4 if method == "gd" else 1) if steps is None else int(steps)
-
-    def own_sums(self, tracker: Tracker) -> bool:
-        return not (self.method == "cd" and isinstance(tracker, CD))
+        self.steps = (1 if method == "printed" else 4) if steps is None else int(steps)
 
     def draws(self, dim: int) -> int:
-        return 0 if self.method == "cd" else 2 * self.steps
+        return 2 * self.steps
 
     def settings(self) -> dict[str, Any]:
         return {"steps": self.steps, "method": self.method, "scale": self.scale}
@@ -199,25 +237,10 @@ class PhiWidth(Width):
                 "phi follows arms in raw units, and this tracker measures features in units that change on its way. "
                 "Build it with scale=False, intercept=False."
             )
-        return self._by_coordinates(tracker, slots) if self.method == "cd" else self._by_gradients(tracker, slots)
-
-    def _by_coordinates(self, tracker: Tracker, slots: int) -> WidthState:
-        total, own = constant_ridge(tracker), own_gram(tracker)
-        parts = {
-            "score": phi.ucb_score,
-            "width2": phi_cd.phi_cd_width2,
-            "enter": phi_cd.phi_cd_enter,
-            "open": phi_cd.phi_cd_open,
-            "same": phi.same,
-        }
-        lines = ("phi", "residual", "arms")
-        return WidthState(tracker, parts, lines=lines, slots=slots, own=own, steps=self.steps, ridge=total)
-
-    def _by_gradients(self, tracker: Tracker, slots: int) -> WidthState:
         if tracker.history.kind == NOTHING:
             raise SettingsError("phi draws rows of the tracker's history. Build the tracker with history=Growing().")
         if discount_of(tracker) < 1.0:
-            raise SettingsError("phi by gradient descent cannot discount rows. Use PhiWidth(method='cd').")
+            raise SettingsError("phi cannot discount rows. Use ExactWidth() or DiagonalWidth().")
         printed, windowed = self.method == "printed", tracker.history.kind == WINDOW
         parts = {
             "score": phi.ucb_score,
@@ -232,49 +255,14 @@ class PhiWidth(Width):
             parts,
             arrays={"squares": np.zeros(tracker.inner), "drawn": np.zeros(self.steps, dtype=np.int64)},
             lines=("phi", "arms"),
-            by_slot=("P", "Q", "doubts"),
+            by_slot=("P", "Q"),
             slots=slots,
             ridge=1.0 if printed else constant_ridge(tracker),
             step_scale=self.scale,
             steps=self.steps,
             printed=printed,
             windowed=windowed,
-            # O(d) an arm, which sparse rows are too cheap for; and no arm stands for the row that leaves a window
-            carried=not (tracker.sparse or printed or windowed),
             scratch=np.zeros(tracker.inner),
-        )
-
-
-class EnsembleWidth(Width):
-    """Thompson sampling by M copies that learn pure noise, one of which is drawn a round.
-
-    The copies' covariance is (A + ridge I)^-1, so the copy is added to theta as a sample would be.
-    """
-
-    samples = True
-
-    def __init__(self, members: int = 100, *, steps: int = 1) -> None:
-        if not all(isinstance(count, int | np.integer) for count in (members, steps)) or members < 2 or steps < 1:
-            raise SettingsError(f"at least 2 members and 1 step are needed, got {members!r} and {steps!r}.")
-        self.members, self.steps = int(members), int(steps)
-
-    def draws(self, dim: int) -> int:
-        return 2 * self.members + 1
-
-    def settings(self) -> dict[str, Any]:
-        return {"members": self.members, "steps": self.steps}
-
-    def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        total, own = constant_ridge(tracker), own_gram(tracker)
-        parts = {
-            "score": sampling.sampled_score,
-            "width2": sampling.ensemble_width2,
-            "enter": sampling.ensemble_enter,
-            "begin": sampling.ensemble_begin,
-        }
-        arrays = {name: np.zeros((self.members, tracker.inner)) for name in ("phi", "residual", "start")}
-        return EnsembleState(
-            tracker, parts, arrays=arrays, own=own, steps=self.steps, members=self.members, ridge=total
         )
 
 
@@ -287,9 +275,8 @@ class SampleWidth(Width):
         return 2 * dim
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        refuse_window(tracker)
         if discount_of(tracker) < 1.0:
-            raise SettingsError("exact samples cannot discount rows. Use EnsembleWidth().")
+            raise SettingsError("exact samples cannot discount rows. Use ExactWidth() and LinUCB.")
         total = constant_ridge(tracker)
         refuse_large(tracker)
         parts = {
@@ -318,15 +305,6 @@ def discount_of(tracker: Tracker) -> float:
     return float(getattr(tracker, "discount", 1.0))
 
 
-def refuse_window(tracker: Tracker) -> None:
-    """Sums that only grow go on counting rows that the tracker has dropped."""
-    if tracker.history.kind == WINDOW:
-        raise SettingsError(
-            "this width cannot take back the rows that leave a Window. Use PhiWidth(), ExactWidth() over an RLS, "
-            "or a tracker with a discount."
-        )
-
-
 def refuse_large(tracker: Tracker) -> None:
     """d^2 numbers must be affordable."""
     if tracker.inner > LARGEST_DIM:
@@ -335,16 +313,6 @@ def refuse_large(tracker: Tracker) -> None:
         )
 
 
-def own_gram(tracker: Tracker) -> CD | None:
-    """None where the tracker keeps A; else a CD that keeps it for the width alone."""
-    total = constant_ridge(tracker)
-    refuse_window(tracker)
-    if isinstance(tracker, CD):
-        return None
-    refuse_large(tracker)
-    return CD(tracker.inner, regularisation=ridge(total), discount=discount_of(tracker), scale=False, intercept=False)
-
-
 KINDS: dict[str, type[Width]] = {
-    kind.__name__: kind for kind in (NoWidth, ExactWidth, DiagonalWidth, PhiWidth, EnsembleWidth, SampleWidth)
+    kind.__name__: kind for kind in (NoWidth, ExactWidth, DiagonalWidth, CentredWidth, PhiWidth, SampleWidth)
 }

@@ -11,7 +11,7 @@ from driftls.errors import DimensionError, InputError
 from driftls.features import CrossedArms
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.trackers import CD, RAW, RLS, SAGA
-from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth
+from driftls.widths import DiagonalWidth, ExactWidth, NoWidth
 
 PARTS = {
     "SAGA + diagonal": lambda dim: LinUCB(tracker=SAGA(dim, steps=1, seed=1, **RAW), width=DiagonalWidth(), seed=1),
@@ -20,7 +20,7 @@ PARTS = {
     ),
     "SAGA greedy": lambda dim: LinUCB(tracker=SAGA(dim, steps=1, seed=1, **RAW), width=NoWidth(), seed=1),
     "RLS + exact, written out": lambda dim: LinUCB(tracker=RLS(dim, **RAW), width=ExactWidth(), seed=1),
-    "CD + phi, written out": lambda dim: LinUCB(tracker=CD(dim, **RAW), width=PhiWidth(method="cd"), seed=1),
+    "CD + exact, written out": lambda dim: LinUCB(tracker=CD(dim, **RAW), width=ExactWidth(), seed=1),
 }
 FEATURES, COUNT = 5, 4
 
@@ -61,7 +61,7 @@ def test_decisions_are_those_of_the_oracle():
         oracle.learn(rows[k], reward)
 
 
-@pytest.mark.parametrize("name", ["SAGA + diagonal", "CD + phi, written out"])
+@pytest.mark.parametrize("name", ["SAGA + diagonal", "CD + exact, written out"])
 @pytest.mark.parametrize("log", [False, True])
 def test_play_equals_choose_and_learn(name, log):
     rng, count = np.random.default_rng(5), 40

@@ -9,16 +9,16 @@ import scipy.sparse as sp
 from driftls import ridge
 from driftls.environments import FreshContexts
 from driftls.errors import DriftlsError, InputError
-from driftls.policies import EnsembleTS, Greedy, LinUCB, SharedPolicy
+from driftls.policies import Greedy, LinUCB, SharedPolicy
 from driftls.simulation import simulate
-from driftls.trackers import CD, RAW, RLS, SAGA
+from driftls.trackers import RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 
 PARTS = [
     (6, False, False, (RLS, ExactWidth), 2.0, "exact: with 6 dense features the exact method is affordable"),
     (6, False, True, (RLS, ExactWidth), 2.0, "exact: with 6 dense features the exact method is affordable"),
     (6, True, False, (SAGA, DiagonalWidth), 2.0, "fast: 6 sparse features and arms that change: SAGA"),
-    (201, False, True, (CD, PhiWidth), 2.0, "fast: 201 dense features and arms that recur: CD, with one phi"),
+    (201, False, True, (RLS, ExactWidth), 2.0, "exact: 201 dense features and arms that recur"),
     (201, False, False, (SAGA, DiagonalWidth), 2.0, "fast: 201 dense features and arms that change: SAGA"),
     (5001, False, True, (SAGA, PhiWidth), 2.0, "fast: 5001 features, too many for a 5001 x 5001 matrix: SAGA"),
 ]
@@ -61,14 +61,14 @@ def test_a_refused_first_call_decides_nothing():
         with pytest.raises(InputError):
             wrong()
     policy.choose(np.eye(201)[:2], ids=["a", "b"])
-    assert policy.reason.startswith("fast: 201 dense features and arms that recur")
+    assert policy.reason.startswith("exact: 201 dense features and arms that recur")
 
 
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (lambda: LinUCB(), "either dim, and chooses its parts itself, or a tracker"),
-        (lambda: LinUCB(3, tracker=RLS(3, **RAW)), "either dim"),
+        (lambda: LinUCB(), "dim or features, and chooses its parts itself, or a tracker"),
+        (lambda: LinUCB(3, tracker=RLS(3, **RAW)), "dim or features"),
         (lambda: LinUCB(3, width=ExactWidth()), "width needs a tracker"),
         (lambda: LinUCB(tracker=RLS(3, **RAW), regularisation=1.0), "give it to the tracker"),
         (lambda: LinUCB(3, kappa=-1.0), "kappa must lie in .* got -1.0"),
@@ -80,8 +80,6 @@ def test_a_refused_first_call_decides_nothing():
         (lambda: LinUCB(3, forget_after=-1), "forget_after must be"),
         (lambda: LinUCB(0), "dim must be"),
         (lambda: LinUCB(3, seed="seed"), "seed must be"),
-        (lambda: EnsembleTS(), "either dim"),
-        (lambda: EnsembleTS(3, tracker=CD(3, **RAW)), "either dim"),
         (lambda: SharedPolicy(RLS(3, **RAW), "exact"), "a policy needs a tracker and a width"),
         (lambda: Greedy("RLS"), "a policy needs a tracker and a width|no attribute"),
     ],

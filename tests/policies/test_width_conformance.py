@@ -7,7 +7,7 @@ import pytest
 from driftls.policies import SharedPolicy
 from driftls.testing import WIDTH_CHECKS
 from driftls.trackers import CD, RAW, RLS, SAGA
-from driftls.widths import KINDS, DiagonalWidth, EnsembleWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
+from driftls.widths import KINDS, DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
 DIM = 6
 PAIRS = {
@@ -17,10 +17,7 @@ PAIRS = {
     "exact, discounted": lambda: (CD(DIM, discount=0.99, **RAW), ExactWidth()),
     "diagonal": lambda: (SAGA(DIM, seed=0, **RAW), DiagonalWidth()),
     "diagonal, discounted": lambda: (CD(DIM, discount=0.99, **RAW), DiagonalWidth()),
-    "phi by gradients": lambda: (SAGA(DIM, seed=0, **RAW), PhiWidth(4)),
-    "phi by coordinates": lambda: (CD(DIM, **RAW), PhiWidth(3, method="cd")),
-    "phi by coordinates of its own": lambda: (SAGA(DIM, seed=0, **RAW), PhiWidth(3, method="cd")),
-    "ensemble": lambda: (CD(DIM, **RAW), EnsembleWidth(20)),
+    "phi": lambda: (SAGA(DIM, seed=0, **RAW), PhiWidth(4)),
     "sample": lambda: (RLS(DIM, **RAW), SampleWidth()),
 }
 

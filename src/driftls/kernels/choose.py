@@ -9,7 +9,7 @@ import numpy as np
 from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM, has_room, mean_of, step_fault, take
 from driftls.kernels.parts import call, counts, entry, indices, inner, integers, reals, rows_at, tracker, units, width
 from driftls.kernels.rows import LARGEST, NOT_FINITE, index_fault, row, row_fault, uniform
-from driftls.kernels.units import note, note_reward, scaled
+from driftls.kernels.units import note, note_pool, note_reward, scaled
 
 # Why a call came back, after the faults of rows and the statuses of learn.py
 NO_DRAWS = 9
@@ -26,8 +26,11 @@ def weight(p: Any) -> float:
 
 
 @inner
-def score(p: Any, rows: Any, first: int, count: int) -> None:
-    """scores[k] = theta.x_k + kappa width(x_k)      [UCB of alg:LinUCBwithBGD]"""
+def score(p: Any, rows: Any, first: int, count: int, every: int, still: bool) -> None:
+    """scores[k] = theta.x_k + kappa width(x_k)      [UCB of alg:LinUCBwithBGD]
+
+    every: also of arms that cannot be the best; still: the arms are those of the last call
+    """
     kappa = weight(p)
     if p.table != 0:
         call(p.table_score, p.address, 0, rows.address, first, count, 0, kappa)
@@ -38,6 +41,7 @@ def score(p: Any, rows: Any, first: int, count: int) -> None:
         t, w = integers(p.trackers)[slot], width(integers(p.widths)[slot])
         if w.begin != 0:
             call(w.begin, t, w.address, 0, 0, 0, 0, 0.0)
+        w.every, w.still, w.allowed = every, 1 if still else 0, p.allowed
         part = p.crossed_score if rows.arms != 0 else w.score
         call(part, t, w.address, rows.address, first, 1 if p.disjoint != 0 else count, p.scores + 8 * k, kappa)
 
@@ -87,9 +91,12 @@ def lines_of(p: Any, count: int) -> int:
 
 
 @inner
-def note_round(p: Any, rows: Any, first: int, count: int) -> None:
-    """Note the rows that were offered in a round, after they were scored"""
+def note_round(p: Any, rows: Any, first: int, count: int, still: bool) -> None:
+    """Note the rows that were offered in a round, after they were scored; still: they are those of the last one"""
     u = units(rows.units)
+    if p.disjoint == 0 and rows.sparse == 0:
+        note_pool(u, rows, first, count, still)
+        return
     for k in range(lines_of(p, count)):
         note(u, rows, first + k)
 
@@ -104,7 +111,7 @@ def choose(p: Any, i: int, n: int) -> float:
         fault = NO_DRAWS
     if fault != 0:
         return -float(fault)
-    score(p, scaled(rows, 0, lines_of(p, n)) if rows.units != 0 else rows, 0, n)
+    score(p, scaled(rows, 0, lines_of(p, n)) if rows.units != 0 else rows, 0, n, i, False)
     for k in range(n):
         if not abs(scores[k]) < LARGEST:  # whatever is not finite shows in the scores
             fault = fault_of(p, rows, n, True)
@@ -114,7 +121,7 @@ def choose(p: Any, i: int, n: int) -> float:
     if i != 0:  # only the scores were asked for
         return 0.0
     if rows.units != 0:
-        note_round(p, rows, 0, n)
+        note_round(p, rows, 0, n, False)
     return float(pick(p, n))
 
 
@@ -205,21 +212,26 @@ def play(p: Any, i: int, n: int) -> float:
     rows, count = rows_at(p.arms), p.count
     first, shown, chosen, slots = integers(p.first_arm), integers(p.shown), integers(p.chosen), integers(p.slots)
     y, rewards = reals(rows.y), reals(p.rewards)
+    still, ready = False, False  # whether the arms are those of the last round; whether they stand there in their units
     for r in range(i, n):
         p.status = 0
         if integers(p.cursor)[0] + p.draws > p.tape_size:
             p.status = NO_DRAWS
             return float(r)
         if p.resumed == 0:
+            still = r > i and first[r] == first[r - 1]
             if rows.units != 0:
-                score(p, scaled(rows, first[r], lines_of(p, count)), 0, count)
+                if not (still and ready):
+                    ready = True
+                    scaled(rows, first[r], lines_of(p, count))
+                score(p, rows_at(rows.scratch), 0, count, 0, still)
                 chosen[r] = pick(p, count)
-                note_round(p, rows, first[r], count)
+                note_round(p, rows, first[r], count, still)
                 if units(rows.units).asked != 0:  # the choice stands; other units come before it is learned
                     p.status, p.resumed = LOOK, 1
                     return float(r)
             else:
-                score(p, rows, first[r], count)
+                score(p, rows, first[r], count, 0, still)
                 chosen[r] = pick(p, count)
         p.resumed = 0
         k = chosen[r]
@@ -233,7 +245,11 @@ def play(p: Any, i: int, n: int) -> float:
             p.model = slots[k] if p.disjoint != 0 else 0
             if has_room(tracker(integers(p.trackers)[p.model]), rows, line):
                 note_reward(units(rows.units), y[line])
-                single, place = scaled(rows, line, 1), 0
+                if still and ready and p.disjoint == 0:
+                    single, place = rows_at(rows.scratch), k
+                    reals(single.y)[k] = y[line] - units(rows.units).offset
+                else:
+                    single, place, ready = scaled(rows, line, 1), 0, False
             else:
                 status = float(NO_ROOM)
         if status == 0.0:
@@ -249,9 +265,6 @@ def play(p: Any, i: int, n: int) -> float:
         if status == ATTEND:
             p.status = ATTEND
             return float(r + 1)
-        if p.learned == p.look:
-            p.status = LOOK
-            return float(r + 1)
     p.status = 0
     return float(n)
 
@@ -261,6 +274,10 @@ def open_arms(p: Any, i: int, n: int) -> float:
     """Arms of a pool whose slot is below -1 are new: -2 - slot is theirs; one with other features starts afresh"""
     rows, slots = rows_at(p.arms), integers(p.slots)
     t, w = integers(p.trackers)[0], width(integers(p.widths)[0])
+    if w.open == 0:  # nothing is kept that would have to begin
+        for k in range(n):
+            slots[k] = -2 - slots[k] if slots[k] < -1 else slots[k]
+        return 0.0
     for k in range(n):
         fault = row_fault(rows, k, tracker(t).dim)
         if fault != 0:

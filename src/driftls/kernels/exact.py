@@ -125,6 +125,7 @@ def exact_forget(t: Any, rows: Any, i: int) -> float:
     rank_one(x, at, length, t.sparse, -1.0 / t.scale, t.dim, t.gram)
     axpy(x, at, length, t.sparse, -reals(rows.y)[i] / t.scale, reals(t.moment))
     t.forgotten += 1
+    t.version += 1
     if t.route == SHERMAN_MORRISON and not sherman_morrison(t, rows, i, -1.0, 1.0):
         t.route, t.asked = WAITING, REPAIR  # nothing more on the fast route until it is repaired
         t.next_try = t.entered + 2.0

@@ -1,7 +1,6 @@
 """phi by gradient descent: each recurring arm's (A + ridge I)^-1 x, followed as theta is, without any matrix.
 
-phi_m = P_m u_m + Q_m x_m for the arm of slot m: the dense part of a step is two scalars. `doubts` are the lengths of
-the arms' steps, from 1 down to 0 for a phi that is known to be exact.
+phi_m = P_m u_m + Q_m x_m for the arm of slot m: the dense part of a step is two scalars.
 """
 
 from __future__ import annotations
@@ -13,28 +12,21 @@ from driftls.kernels.learn import mean_of
 from driftls.kernels.parts import call, counts, inner, integers, part, reals, rows_at
 from driftls.kernels.rows import axpy, dot, dot2, row, uniform
 
-PATIENCE = 50.0  # rows after which the steps of an arm that nothing disturbs are half as long
 SMALLEST_PRODUCT = 1e-120
 
 # -- arms that recur, for all widths that keep them -------------------------------------------------------------------
 
 
-@inner
-def matches(w: Any, rows: Any, i: int, slot: int) -> bool:
-    """Whether the slot was opened for exactly the features of row i"""
-    x, at, n = row(rows, i)
-    arm, count = reals(w.arms + 8 * w.line * slot), 0
-    for p in range(n):
-        if x[p] != arm[p if w.stride == 0 else at[p] * w.stride]:
-            return False
-        count += 1 if x[p] != 0.0 else 0
-    return count == integers(w.sizes)[slot]
-
-
 @part
 def same(w: Any, rows: Any, i: int, n: int) -> float:
     """1 if slot n was opened for exactly the features of row i"""
-    return 1.0 if matches(w, rows, i, n) else 0.0
+    x, at, length = row(rows, i)
+    arm, count = reals(w.arms + 8 * w.line * n), 0
+    for p in range(length):
+        if x[p] != arm[p if w.stride == 0 else at[p] * w.stride]:
+            return 0.0
+        count += 1 if x[p] != 0.0 else 0
+    return 1.0 if count == integers(w.sizes)[n] else 0.0
 
 
 @inner
@@ -74,7 +66,6 @@ def phi_open(t: Any, w: Any, rows: Any, i: int, n: int) -> float:
     put_arm(t, w, rows, i, n)
     reals(w.P)[n] = 1.0
     reals(w.Q)[n] = 0.0
-    reals(w.doubts)[n] = 0.0 if w.carried != 0 and w.entered == 0.0 else 1.0
     if w.printed == 0:
         x, at, length = row(rows, i)
         axpy(x, at, length, w.stride, 1.0 / w.ridge, reals(w.phi + 8 * w.line * n))
@@ -86,25 +77,6 @@ def phi_dot(w: Any, m: int, x: Any, at: Any, n: int) -> float:
     """phi_m . x"""
     u, arm = dot2(x, at, n, w.stride, reals(w.phi + 8 * w.line * m), reals(w.arms + 8 * w.line * m))
     return reals(w.P)[m] * u + reals(w.Q)[m] * arm
-
-
-@inner
-def carry(t: Any, w: Any, rows: Any, i: int, slot: int) -> None:
-    """A <- A + x x', x the arm of the slot: phi_m -= (x.phi_m)/(1 + x.phi_slot) phi_slot (Sherman and Morrison)
-
-    Rows are dense: O(d) an arm is too much where a row has few features.
-    """
-    x, at, n = row(rows, i)
-    P, Q, phi = reals(w.P), reals(w.Q), reals(w.scratch)
-    u, arm = reals(w.phi + 8 * w.line * slot), reals(w.arms + 8 * w.line * slot)
-    for j in range(t.dim):
-        phi[j] = P[slot] * u[j] + Q[slot] * arm[j]
-    gain = 1.0 / (1.0 + max(0.0, dot(x, at, n, w.stride, phi)))
-    for m in range(w.slots):
-        if integers(w.live)[m] != 0:
-            share, line = gain * phi_dot(w, m, x, at, n) / P[m], reals(w.phi + 8 * w.line * m)
-            for j in range(t.dim):
-                line[j] -= share * phi[j]
 
 
 @inner
@@ -125,26 +97,20 @@ def phi_step(t: Any, w: Any, m: int, rows: Any, i: int, step: float, lam: float)
 
 
 @part
-def phi_enter(t: Any, w: Any, rows: Any, i: int, n: int) -> float:
-    """Carry every phi over; then T times, one draw for all arms that are in doubt,
+def phi_enter(t: Any, w: Any, rows: Any, i: int) -> float:
+    """T times, with one draw for all arms,
 
     phi += g (x/n - (phi.x_i) x_i - ridge phi/n)      [eq:roarlsa-update-variation]
 
     As printed there is no ridge term, and g is gamma_n. n counts the rows that are held in a window, else all.
     """
     x, at, length = row(rows, i)
-    squares, doubts, live = reals(w.squares), reals(w.doubts), integers(w.live)
+    squares, live = reals(w.squares), integers(w.live)
     for p in range(length):
         squares[p if t.sparse == 0 else at[p]] += x[p] * x[p]
-    if w.carried != 0:
-        if n >= 0 and matches(w, rows, i, n):
-            carry(t, w, rows, i, n)
-        else:  # no arm stands for this row: what is known of it is in the history alone
-            for m in range(w.slots):
-                doubts[m] = 1.0
+    c = counts(t.counts)
     w.entered += 1.0
-    held = counts(t.counts).held
-    w.n = float(held) if w.windowed != 0 else w.entered
+    w.n = float(c.held) if w.windowed != 0 else w.entered
     step, lam = t.gamma, 0.0
     if w.printed == 0:
         step = w.step_scale / t.max_norm2 if t.max_norm2 > 0.0 else 0.0
@@ -153,13 +119,10 @@ def phi_enter(t: Any, w: Any, rows: Any, i: int, n: int) -> float:
             step = 0.5 / lam
     w.last_step = step
     for _ in range(w.steps):
-        drawn = int(uniform(w) * held)
+        drawn = int(uniform(w) * c.held)
         for m in range(w.slots):
-            if live[m] != 0 and doubts[m] > 0.0:
-                phi_step(t, w, m, rows_at(t.history), drawn, step * doubts[m], lam)
-    if w.carried != 0:
-        for m in range(w.slots):
-            doubts[m] /= 1.0 + doubts[m] / PATIENCE
+            if live[m] != 0:
+                phi_step(t, w, m, rows_at(t.history), drawn, step, lam)
     return 0.0
 
 

@@ -1,6 +1,6 @@
-"""Directions drawn with covariance (A + ridge I)^-1: one of an ensemble's members, or an exact sample.
+"""Exact samples of N(0, (A + ridge I)^-1): the direction of a round is drawn before its arms are scored.
 
-The score of an arm is theta.x + kappa direction.x, and the direction of a round is drawn before its arms are scored.
+The score of an arm is theta.x + kappa direction.x. factor: the upper R with R'R = A + ridge I, kept by rank-one updates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 
 from driftls.kernels.learn import mean_of
 from driftls.kernels.parts import inner, part, reals
-from driftls.kernels.phi_cd import follow, row_came
 from driftls.kernels.rows import axpy, dot, row, uniform
 
 
@@ -29,40 +28,6 @@ def sampled_score(t: Any, w: Any, rows: Any, i: int, n: int, out: int, x: float)
         arm, at, length = row(rows, i + k)
         scores[k] = mean_of(t, arm, at, length) + x * dot(arm, at, length, t.sparse, direction)
     return 0.0
-
-
-# -- ensembles --------------------------------------------------------------------------------------------------------
-
-
-@part
-def ensemble_enter(t: Any, w: Any, rows: Any, i: int) -> float:
-    """Each member learns the row with a reward drawn from N(0, 1): its spread is A^-1; its start is not discounted"""
-    o = row_came(t, w, rows, i)
-    for m in range(w.members):
-        follow(o, w, m, reals(w.start + 8 * w.line * m), o.ridge_now, rows, i, normal(w))
-    return 0.0
-
-
-@part
-def ensemble_width2(w: Any, rows: Any, i: int) -> float:
-    """The mean of (member . x)^2"""
-    x, at, n = row(rows, i)
-    total = 0.0
-    for m in range(w.members):
-        product = dot(x, at, n, w.stride, reals(w.phi + 8 * w.line * m))
-        total += product * product
-    return total / w.members
-
-
-@part
-def ensemble_begin(w: Any) -> float:
-    """Draw the member that is asked this round"""
-    w.member = int(uniform(w) * w.members)
-    w.direction = w.phi + 8 * w.line * w.member
-    return 0.0
-
-
-# -- exact samples; factor: the upper R with R'R = A + ridge I, kept by rank-one updates -------------------------------
 
 
 @inner

@@ -137,27 +137,31 @@ def inverse_of(t: Any, w: Any) -> int:
     return t.inverse if w.own == 0 else tracker(w.own).inverse
 
 
-@part
-def exact_width2(t: Any, w: Any, rows: Any, i: int) -> float:
-    """The squared width of row i"""
-    x, at, n = row(rows, i)
-    return max(exact_square(inverse_of(t, w), t.dim, x, at, n, rows.sparse), 0.0)
+@inner
+def product(t: Any, w: Any, rows: Any, i: int, n: int) -> bool:
+    """Arms times A^-1 by one product of matrices, where there is room for it: A^-1 is read once, not once an arm"""
+    if rows.sparse != 0 or w.blas == 0 or not 1 < n <= w.room:
+        return False
+    gemm(w.blas, inverse_of(t, w), rows.values + 8 * t.dim * i, w.products, t.dim, n)
+    return True
 
 
-@part
-def exact_score(t: Any, w: Any, rows: Any, i: int, n: int, out: int, x: float) -> float:
-    """Dense arms by one product of matrices, where there is room for it: A^-1 is read once, not once an arm"""
-    scores, inverse, square = reals(out), inverse_of(t, w), 0.0
-    product = rows.sparse == 0 and w.blas != 0 and 1 < n <= w.room
-    if product:
-        gemm(w.blas, inverse, rows.values + 8 * t.dim * i, w.products, t.dim, n)
+@inner
+def square_from(w: Any, inverse: int, rows: Any, i: int, k: int, ready: bool) -> float:
+    """The squared width of arm k of a round, from the product if that is ready"""
+    x, at, n = row(rows, i + k)
+    if ready:
+        return dot(x, at, n, rows.sparse, reals(w.products + 8 * w.dim * k))
+    return exact_square(inverse, w.dim, x, at, n, rows.sparse)
+
+
+@inner
+def exact_score_all(t: Any, w: Any, rows: Any, i: int, n: int, out: int, x: float) -> float:
+    """theta.x + kappa width(x), all of them"""
+    scores, inverse, ready = reals(out), inverse_of(t, w), product(t, w, rows, i, n)
     for k in range(n):
         values, at, length = row(rows, i + k)
-        if product:
-            square = dot(values, at, length, rows.sparse, reals(w.products + 8 * t.dim * k))
-        else:
-            square = exact_square(inverse, t.dim, values, at, length, rows.sparse)
-        scores[k] = ucb(mean_of(t, values, at, length), square, x)
+        scores[k] = ucb(mean_of(t, values, at, length), square_from(w, inverse, rows, i, k, ready), x)
     return 0.0
 
 

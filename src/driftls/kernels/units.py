@@ -14,6 +14,7 @@ from driftls.kernels.rows import row
 
 SMALLEST = 1e-140  # the squares of anything smaller could vanish: taken for 0
 JUMP = 9.0  # a square that is so much larger than the mean square at the last look asks for another
+FURTHER = 2.0  # and the next one that asks must be so much larger again: an outlier in every round is none
 
 
 @inner
@@ -30,6 +31,7 @@ def note_one(u: Any, j: int, x: float) -> None:
     sums[j] += x
     if x * x > reals(u.limit)[j]:
         u.asked = 1
+        reals(u.limit)[j] = FURTHER * x * x
 
 
 @inner
@@ -41,6 +43,38 @@ def note(u: Any, rows: Any, i: int) -> None:
         if j != u.dim:
             note_one(u, j, x[p])
     u.n += 1.0
+    if u.n >= u.next_look:
+        u.asked = 1
+
+
+@inner
+def note_pool(u: Any, rows: Any, i: int, n: int, still: bool) -> None:
+    """Count dense rows i ... i + n - 1 by their sums, which are at hand if they are still those of the last call"""
+    count, squares, sums, unit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.unit)
+    pool_count, pool_squares, pool_sums = reals(u.pool_count), reals(u.pool_squares), reals(u.pool_sums)
+    limit = reals(u.limit)
+    if not still:
+        for j in range(u.dim):
+            pool_count[j], pool_squares[j], pool_sums[j] = 0.0, 0.0, 0.0
+        for k in range(n):
+            x, _, _ = row(rows, i + k)
+            for j in range(u.dim):
+                value = x[j]
+                if abs(value) > SMALLEST:
+                    if count[j] == 0.0 and pool_count[j] == 0.0:
+                        unit[j] = 1.0 / abs(value)
+                        limit[j] = JUMP * value * value
+                    if value * value > limit[j]:
+                        u.asked = 1
+                        limit[j] = FURTHER * value * value
+                    pool_count[j] += 1.0
+                    pool_squares[j] += value * value
+                    pool_sums[j] += value
+    for j in range(u.dim):
+        count[j] += pool_count[j]
+        squares[j] += pool_squares[j]
+        sums[j] += pool_sums[j]
+    u.n += float(n)
     if u.n >= u.next_look:
         u.asked = 1
 
@@ -59,7 +93,7 @@ def note_reward(u: Any, y: float) -> None:
 def scale(u: Any, rows: Any, i: int) -> None:
     """Standardise row i, in place"""
     x, at, n = row(rows, i)
-    unit, mean, count = reals(u.unit), reals(u.mean), reals(u.count)
+    unit, mean, count = reals(u.unit), reals(u.means), reals(u.count)
     for p in range(n):
         j = p if rows.sparse == 0 else at[p]
         if j == u.dim:

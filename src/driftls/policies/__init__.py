@@ -5,6 +5,6 @@ from driftls.policies.linucb import LinUCB
 from driftls.policies.policy import Policy
 from driftls.policies.shared import SharedPolicy
 from driftls.policies.simple import Greedy, Random
-from driftls.policies.thompson import EnsembleTS, LinTS
+from driftls.policies.thompson import LinTS
 
-__all__ = ["DisjointLinUCB", "EnsembleTS", "Greedy", "LinTS", "LinUCB", "Policy", "Random", "SharedPolicy"]
+__all__ = ["DisjointLinUCB", "Greedy", "LinTS", "LinUCB", "Policy", "Random", "SharedPolicy"]

@@ -14,15 +14,16 @@ from typing import Any
 from driftls import persistence
 from driftls.draws import Seed, generator_of
 from driftls.errors import FileFormatError, SettingsError
+from driftls.history import Growing
 from driftls.policies.disjoint import DisjointLinUCB
 from driftls.policies.linucb import LinUCB
 from driftls.policies.policy import Policy
 from driftls.policies.shared import SharedPolicy
 from driftls.policies.simple import Greedy, Random
-from driftls.policies.thompson import EnsembleTS, LinTS
+from driftls.policies.thompson import LinTS
 from driftls.schedules import ridge
-from driftls.trackers import CD, RAW, RLS, SAGA
-from driftls.widths import DiagonalWidth, PhiWidth
+from driftls.trackers import RAW, RLS, SAGA
+from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 
 __all__ = ["POLICIES", "SETTINGS", "as_disjoint", "load", "make", "register"]
 
@@ -36,14 +37,14 @@ def _of_tracker(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _saga(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:
-    first, second = generator_of(seed).spawn(2)
-    tracker = SAGA(dim, seed=first, history=settings.pop("history", None), **_of_tracker(settings), **RAW)
+    first, second = generator_of(seed).spawn(2)  # phi follows a row that leaves less closely: all are kept
+    tracker = SAGA(dim, seed=first, history=settings.pop("history", Growing()), **_of_tracker(settings), **RAW)
     return LinUCB(tracker=tracker, width=PhiWidth(), kappa=kappa, seed=second, **settings)
 
 
-def _cd(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:
-    tracker = CD(dim, **_of_tracker(settings), **RAW)
-    return LinUCB(tracker=tracker, width=PhiWidth(method="cd"), kappa=kappa, seed=seed, **settings)
+def _exact(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:
+    tracker = RLS(dim, method="sherman-morrison", **_of_tracker(settings), **RAW)
+    return LinUCB(tracker=tracker, width=ExactWidth(), kappa=kappa, seed=seed, **settings)
 
 
 def _over_dim(kind: Callable[..., SharedPolicy]) -> Maker:
@@ -57,10 +58,9 @@ def _greedy(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> Share
 
 POLICIES: dict[str, Maker] = {
     "flinucb-saga": _saga,
-    "flinucb-cd": _cd,
+    "linucb-exact": _exact,
     "linucb-auto": _over_dim(LinUCB),
     "lints": _over_dim(LinTS),
-    "ensemble-ts": _over_dim(EnsembleTS),
     "greedy": _greedy,
     "epsilon-greedy": lambda dim, kappa, seed, **settings: _greedy(dim, kappa, seed, **{"epsilon": 0.1, **settings}),
     "random": lambda dim, kappa, seed: Random(dim, seed=seed),
@@ -69,10 +69,9 @@ _UCB: dict[str, type] = {"kappa": float, "sigmas": float, "epsilon": float, "rid
 # What can be set, and whether it is a whole number; the paper's policies have kappa alone.
 SETTINGS: dict[str, dict[str, type]] = {
     "flinucb-saga": {**_UCB, "steps": int},
-    "flinucb-cd": {**_UCB, "steps": int, "discount": float},
+    "linucb-exact": {**_UCB, "discount": float},
     "linucb-auto": _UCB,
     "lints": _UCB,
-    "ensemble-ts": {**_UCB, "steps": int, "members": int},
     "greedy": {"ridge": float},
     "epsilon-greedy": {"ridge": float, "epsilon": float},
     "random": {},
@@ -90,7 +89,7 @@ def load(path: str | os.PathLike[str]) -> Policy:
     """A saved policy, of whichever kind the file holds."""
     header, arrays = persistence.read(path)
     kinds: dict[str, type[Policy]] = {
-        kind.__name__: kind for kind in (DisjointLinUCB, EnsembleTS, Greedy, LinTS, LinUCB, SharedPolicy, Random)
+        kind.__name__: kind for kind in (DisjointLinUCB, Greedy, LinTS, LinUCB, SharedPolicy, Random)
     }
     if header.get("class") not in kinds:
         raise FileFormatError(f"{path}: holds a {header.get('class')}, not one of {', '.join(kinds)}.")

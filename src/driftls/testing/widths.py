@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from driftls.testing.common import LAYOUTS, Make
 from driftls.testing.rows import good_rows
-from driftls.testing.trackers import LAYOUTS
 
-Make = Callable[[], Any]
 CLOSE = 1e-7  # what sums in another order may change
 
 
