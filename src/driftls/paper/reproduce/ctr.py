@@ -109,19 +109,16 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
         for policy, values in scores.items()
     ]
     head = ["policy", "clicks a 10,000", "% of LinUCB's", "random 0, LinUCB 100"]
-    note = (
-        f"{len(data)} days of {data[0]['rounds']:,.0f} rounds that count. Mean ± half of the 95% interval. Our default "
-        f"says of itself: “{data[0]['default']}”."
-    )
+    note = f"{len(data)} days of {data[0]['rounds']:,.0f} rounds that count. Mean ± half of the 95% interval."
     table = Table("ctr", "Click rates", head, rows, note)
-    used = [[name, described(make(0))] for name, make in POLICIES.items()]
-    settings = Table("settings", "Settings", ["policy", "as used"], used, PRINTED)
+    used = {name: described(make(0)) for name, make in POLICIES.items()} | {DEFAULT: data[0]["default"]}
+    settings = Table("settings", "Settings", ["policy", "as it says of itself"], list(used.items()), PRINTED)
     items: list[Item] = [_dots("ctr-share", shares, list(POLICIES)), table, settings]
     return Section("ctr", "Click rates", TEXT, items, claims=claims, findings=findings)
 
 
 def _dots(name: str, shares: dict[str, tuple[float, float]], policies: list[str]) -> Dots:
-    dots = [Dot(policy, *shares[policy], colour(policy)) for policy in policies]
+    dots = [Dot(policy, mean, half or None, colour(policy)) for policy in policies for mean, half in [shares[policy]]]
     caption = "Mean over days with its 95% interval, paired by day. A policy that learns nothing is where random is."
     marks = [] if DEFAULT in policies and "random" not in policies else [Mark(75.0, "paper: 75%")]
     return Dots(name, "Click rate over LinUCB's", caption, "% of LinUCB's clicks", dots, "", marks)
