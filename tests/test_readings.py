@@ -117,7 +117,8 @@ def test_row_04_theorem_and_appendix_are_two_forms_with_names():
     # "in expectation", and yet it depends on the probability of failing
     assert Bounds(mu=0.1, c=30.0, dim=10, delta=1e-6).theorem(10**4).expectation > theorem.expectation
     # a product of factors below 1: minus, not plus
-    assert (bounds.L(50) ** 2 <= bounds.gamma(np.arange(1, 51)) ** 2).all()
+    squares = np.cumsum(bounds.gamma(np.arange(1, 51)) ** 2)
+    assert (bounds.proposition_1(np.arange(1, 51)) ** 2 <= -2 * np.log(0.05) * squares * (1 + 1e-12)).all()
 
 
 @pytest.mark.parametrize("mu", [1.0, 0.5, 0.02])

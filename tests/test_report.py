@@ -260,7 +260,7 @@ def test_numbers_stay_numbers(cell):
 
 def test_a_story_opens_with_findings_and_claims_and_folds_its_details():
     text = report.html(STORY)
-    order = ["What?", "A thing.", "Of 3 claims of the paper, 1 hold, 1 hold in part, 1 do not hold.", "<h2>One</h2>",
+    order = ["What?", "A thing.", "Of the paper&#x27;s 3 claims 1 hold, 1 hold in part, and 1 do not.", "<h2>One</h2>",
              'id="figure-growth"', "<details>", "Method.", 'id="table-sums"']  # fmt: skip
     places = [text.index(part) for part in order]
     assert places == sorted(places)
@@ -271,7 +271,7 @@ def test_a_story_opens_with_findings_and_claims_and_folds_its_details():
     assert data["claims"] == [[claim.verdict, claim.claim, claim.measured] for claim in CLAIMS]
     words = report.markdown(STORY, "f")
     assert "- **What?** A thing." in words
-    assert "Of 3 claims of the paper" in words
+    assert "Of the paper's 3 claims 1 hold" in words
     assert "| ✗ does not hold | Claim 2. | Measured. |" in words
 
 

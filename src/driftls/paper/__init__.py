@@ -23,15 +23,28 @@ from driftls.widths import ExactWidth, PhiWidth
 
 __all__ = [
     "POLICIES", "flinucb_gd", "flinucb_sag", "flinucb_svrg", "fols_gd", "fpege_gd", "frls_gd", "frls_sag", "frls_svrg",
-    "linucb", "pege",
+    "linucb", "pege", "sgd",
 ]  # fmt: skip
 
 ALPHA = 0.6
 
 
-def _all_rows(history: History | None) -> History:
-    """The paper draws from every row that ever came."""
-    return Growing() if history is None else history
+def sgd(
+    dim: int,
+    step_size: Power,
+    regularisation: Power | float,
+    *,
+    averaging: str | None = None,
+    history: History | None = None,
+    seed: Seed = None,
+) -> GD:
+    """Stochastic gradient descent as the paper has it: one step a row, on one drawn from all rows."""
+    return GD(dim, step_size=step_size, regularisation=regularisation, averaging=averaging, **_printed(history, seed))
+
+
+def _printed(history: History | None, seed: Seed) -> dict[str, Any]:
+    """One step a row, every row kept, in the caller's units."""
+    return {"steps": 1, "history": Growing() if history is None else history, "seed": seed, **RAW}
 
 
 def fols_gd(dim: int, *, mu: float, c: float | None = None, history: History | None = None, seed: Seed = None) -> GD:
@@ -40,32 +53,22 @@ def fols_gd(dim: int, *, mu: float, c: float | None = None, history: History | N
     >>> fols_gd(4, mu=0.25).step_size
     Power(scale=3.0, offset=12.0, exponent=1.0)
     """
-    step = Power.theorem_one(mu, c)
-    return GD(
-        dim, step_size=step, regularisation=0.0, averaging=None, steps=1, history=_all_rows(history), seed=seed, **RAW
-    )
+    return sgd(dim, Power.theorem_one(mu, c), 0.0, history=history, seed=seed)
 
 
 def frls_gd(dim: int, *, history: History | None = None, seed: Seed = None) -> GD:
     """fRLS-GD as in the table of settings: gamma_n = 1/(100+n), lambda_n = n^-(1-alpha), alpha = 0.6."""
-    step, lam = Power(1.0, 100.0, 1.0), Power(1.0, 0.0, 1.0 - ALPHA)
-    return GD(
-        dim, step_size=step, regularisation=lam, averaging=None, steps=1, history=_all_rows(history), seed=seed, **RAW
-    )
+    return sgd(dim, Power(1.0, 100.0, 1.0), Power(1.0, 0.0, 1.0 - ALPHA), history=history, seed=seed)
 
 
 def frls_svrg(dim: int, *, history: History | None = None, seed: Seed = None) -> SVRG:
     """SVRG as printed and as in the table of settings: gamma_n = 0.0005, lambda_n = 1/n."""
-    step, lam = Power(0.0005), Power(1.0, 0.0, 1.0)
-    return SVRG(
-        dim, step_size=step, regularisation=lam, anchor="average", steps=1, history=_all_rows(history), seed=seed, **RAW
-    )
+    return SVRG(dim, step_size=Power(0.0005), regularisation=ridge(1.0), anchor="average", **_printed(history, seed))
 
 
 def frls_sag(dim: int, *, history: History | None = None, seed: Seed = None) -> SAG:
     """SAG as in the table of settings: gamma_n = 0.005, lambda_n = 1/n."""
-    step, lam = Power(0.005), Power(1.0, 0.0, 1.0)
-    return SAG(dim, step_size=step, regularisation=lam, steps=1, history=_all_rows(history), seed=seed, **RAW)
+    return SAG(dim, step_size=Power(0.005), regularisation=ridge(1.0), **_printed(history, seed))
 
 
 def linucb(dim: int, *, kappa: float = 1.0, seed: Seed = None) -> LinUCB:

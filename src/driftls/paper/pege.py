@@ -109,9 +109,8 @@ class PEGE:
         c = Bounds.of_pege(dim, smallest).c
         size = Power(c / 4.0, c, 1.0) if step == "theorem" else Power(4.0 * dim / (3.0 * smallest), 0.0, 1.0)
         guard = step == "theorem"  # the printed one's first steps are too large by far: the guard would refuse them
-        settings: dict[str, Any] = {"averaging": None, "steps": 1, "history": Growing(), "guard": guard, **RAW}
-        tracker = GD(dim, step_size=size, regularisation=0.0, seed=seed, **settings)
-        return cls(actions, method=tracker)
+        settings: dict[str, Any] = {"steps": 1, "averaging": None, "guard": guard, "seed": seed, **RAW}
+        return cls(actions, method=GD(dim, step_size=size, regularisation=0.0, history=Growing(), **settings))
 
     @property
     def exploring(self) -> bool:

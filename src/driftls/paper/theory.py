@@ -112,15 +112,6 @@ class Bounds:
         at = _rounds(n, above=-1)
         return np.append(0.0, np.cumsum(self.gamma(np.arange(1, at.max() + 1))))[at]
 
-    def L(self, n: int) -> Array:
-        """L_1 ... L_n: by how much the error at n can change with the noise of each step.   [Proposition 1]
-
-        ``L_i^2 = gamma_i^2 prod_{j=i+1}^n (1 - 2 mu gamma_j (1 - gamma_j))``; the proof prints + for the first -.
-        """
-        step = self.gamma(np.arange(1, int(_rounds(n)) + 1))
-        shrink = np.append((1.0 - 2.0 * self.mu * step * (1.0 - step))[1:], 1.0)
-        return np.asarray(step * np.sqrt(np.cumprod(shrink[::-1])[::-1]))
-
     @property
     def K_mu_c(self) -> float:
         """c^2/(16(1 - 2(1 - 3 mu c/16))): the sum of the L_i^2 is at most K_{mu,c}/(n + c).   [Theorem 1]"""
@@ -186,8 +177,10 @@ class Bounds:
     def proposition_1(self, n: Like, *, after: int = 0) -> Array:
         """The epsilon that ``||z_n|| - E||z_n||`` reaches with probability at most delta.   [Proposition 1]
 
-        ``sqrt(2 log(1/delta) sum_i L_i^2)``, i from after + 1 to n. The proof counts the noise, not the draws of i_n:
-        as printed it fails when theta_0 is far from theta*.
+        ``sqrt(2 log(1/delta) sum_i L_i^2)``, i from after + 1 to n, where L_i, by how much the error at n can change
+        with the noise of step i, has ``L_i^2 = gamma_i^2 prod_{j=i+1}^n (1 - 2 mu gamma_j (1 - gamma_j))``; the proof
+        prints + for the first -. It counts the noise, not the draws of i_n: as printed it fails when theta_0 is far
+        from theta*.
         """
         at = _rounds(n, above=after)
         step = self.gamma(np.arange(after + 1, at.max() + 1))

@@ -78,7 +78,7 @@ def counted(page: Page) -> str:
     """How many claims hold, in one sentence."""
     kinds = Counter(claim.verdict for section in page.sections for claim in section.claims)
     hold, part, fail = (kinds[verdict] for verdict in MARKS)
-    return f"Of {hold + part + fail} claims of the paper, {hold} hold, {part} hold in part, {fail} do not hold."
+    return f"Of the paper's {hold + part + fail} claims {hold} hold, {part} hold in part, and {fail} do not."
 
 
 def _mark(claim: Claim) -> str:

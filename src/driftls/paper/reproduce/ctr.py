@@ -10,15 +10,14 @@ from driftls.paper.reproduce.replays import DEFAULT, DIM, KAPPA, LINUCB, POLICIE
 from driftls.paper.reproduce.show import colour, share, told, verdict
 from driftls.paper.reproduce.work import Job, Options
 from driftls.report import Claim, Dot, Dots, Finding, Item, Mark, Section, Table, plus_minus
-from driftls.schedules import Normalised
+from driftls.run import described
 
 REPEATS = 4  # of the paper's variants on each day: luck decides them, and they are cheap
 ARTICLES = list(POLICIES)[6:]  # one model an article
-SETTINGS = {  # as the paper prints them
-    "fLinUCB-GD": "λₙ = 1/n^(1−α), α = 0.6; γₙ = 1/(100 + n)",
-    "fLinUCB-SVRG": "λₙ = 1/n; γₙ = 0.0005",
-    "fLinUCB-SAG": "λₙ = 1/n; γₙ = 0.005",
-}
+PRINTED = (
+    "The paper's table has λₙ = 1/n^0.4 and γₙ = 1/(100 + n) for fLinUCB-GD, λₙ = 1/n for the others, γₙ = 0.0005 for "
+    "SVRG and 0.005 for SAG. It prints no κ and no ridge of LinUCB."
+)
 TEXT = [
     "The paper prints no score, no κ, and not how a user and an article become a vector. Here they are pairs of user "
     f"feature and article, hashed to d = {DIM}, and κ = {KAPPA}, the standard deviation of a click. Our default is "
@@ -110,38 +109,16 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
         for policy, values in scores.items()
     ]
     head = ["policy", "clicks a 10,000", "% of LinUCB's", "random 0, LinUCB 100"]
-    note = (
-        f"{len(data)} days of {data[0]['rounds']:,.0f} rounds that count. Mean ± half of the 95% interval. Our default "
-        f"says of itself: “{data[0]['default']}”."
-    )
+    note = f"{len(data)} days of {data[0]['rounds']:,.0f} rounds that count. Mean ± half of the 95% interval."
     table = Table("ctr", "Click rates", head, rows, note)
-    items: list[Item] = [_dots("ctr-share", shares, list(POLICIES)), table, _settings()]
+    used = {name: described(make(0)) for name, make in POLICIES.items()} | {DEFAULT: data[0]["default"]}
+    settings = Table("settings", "Settings", ["policy", "as it says of itself"], list(used.items()), PRINTED)
+    items: list[Item] = [_dots("ctr-share", shares, list(POLICIES)), table, settings]
     return Section("ctr", "Click rates", TEXT, items, claims=claims, findings=findings)
 
 
-def _settings() -> Table:
-    """The paper's table of settings, and the settings as used: as the policies say it themselves."""
-    rows = []
-    for name, make in POLICIES.items():
-        policy = make(0)
-        tracker = policy.tracker
-        used = f"λₙ = {_formula(tracker.regularisation)}; γₙ = {_formula(tracker.step_size)}"
-        used = "found in the data" if name == DEFAULT else used.removesuffix("; γₙ = 0")
-        rows.append([name, SETTINGS.get(name, "–"), used, type(tracker).__name__, type(policy.width).__name__])
-    head = ["policy", "printed", "as used", "tracker", "width"]
-    return Table("settings", "Settings", head, rows, "The paper prints no κ and no ridge of LinUCB (here 1).")
-
-
-def _formula(schedule: Any) -> str:
-    if isinstance(schedule, Normalised):
-        return f"{schedule.scale:.2g}/max‖x‖²"
-    below = f"({schedule.offset:g} + n)" if schedule.offset else "n"
-    power = f"^{schedule.exponent:g}" if schedule.exponent != 1.0 else ""
-    return f"{schedule.scale:g}" + (f"/{below}{power}" if schedule.exponent else "")
-
-
 def _dots(name: str, shares: dict[str, tuple[float, float]], policies: list[str]) -> Dots:
-    dots = [Dot(policy, *shares[policy], colour(policy)) for policy in policies]
+    dots = [Dot(policy, mean, half or None, colour(policy)) for policy in policies for mean, half in [shares[policy]]]
     caption = "Mean over days with its 95% interval, paired by day. A policy that learns nothing is where random is."
     marks = [] if DEFAULT in policies and "random" not in policies else [Mark(75.0, "paper: 75%")]
     return Dots(name, "Click rate over LinUCB's", caption, "% of LinUCB's clicks", dots, "", marks)

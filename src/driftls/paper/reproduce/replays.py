@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls import paper
-from driftls.features import Hashed, UserFeatures
+from driftls.features import Hashed, UserOnly
 from driftls.logs import Block, read, synthetic_day
 from driftls.policies import DisjointLinUCB, LinUCB, Random
 from driftls.schedules import ridge
@@ -72,7 +72,7 @@ class Arms:
         pool = slice(*piece.pool_start[piece.pool[0] : piece.pool[0] + 2])
         self.ids: list[int] = piece.pool_ids[pool].tolist()
         # a shared theta needs pairs of user and article, as R6B has no features of articles; one model an article users
-        self.pairs, self.users = Hashed(DIM, user_dim=USER).rows(piece), UserFeatures(USER).users(piece)
+        self.pairs, self.users = Hashed(DIM, user_dim=USER).rows(piece), UserOnly(USER).users(piece)
 
     def play(self, policy: Any, rewards: NDArray[np.float64], shown: Any = None) -> NDArray[np.int64]:
         """The policy's choices; rewards are those of every arm, or of the one that was shown."""

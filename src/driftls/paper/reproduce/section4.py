@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from driftls.history import Growing
-from driftls.paper import theory
+from driftls.paper import sgd, theory
 from driftls.paper.reproduce.show import of, slope, told, verdict
 from driftls.paper.reproduce.work import Job, Options
 from driftls.report import Claim, Line, Lines, Section, Table
 from driftls.schedules import Power, ridge
-from driftls.trackers import GD, RAW
 
 DIM = 8
 CASES: dict[str, tuple[str, str, Any, Any]] = {
@@ -48,7 +46,7 @@ def terms(case: str, rows: int, seed: int) -> dict[str, Any]:
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     y = X @ np.full(DIM, DIM**-0.5) + rng.uniform(-1.0, 1.0, rows)
     *_, step, lam = CASES[case]
-    tracker = GD(DIM, step_size=step, regularisation=lam, averaging=None, history=Growing(), steps=1, seed=rng, **RAW)
+    tracker = sgd(DIM, step, lam, seed=rng)
     thetas = np.zeros((rows + 1, DIM))
     for n in range(rows):
         tracker.update(X[n], y[n])

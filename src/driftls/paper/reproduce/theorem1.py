@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from driftls.history import Growing
-from driftls.paper import theory
+from driftls.paper import sgd, theory
 from driftls.paper.reproduce.show import Ratio, slope, verdict
 from driftls.paper.reproduce.work import Job, Options
 from driftls.report import Claim, Finding, Item, Line, Lines, Section, Table, number
 from driftls.schedules import Power
-from driftls.trackers import GD, RAW
 
 DIM, DELTA = 10, 0.05
 # mu c/4: regimes (i) and (ii) of the appendix, then two values that the theorem admits
@@ -53,9 +51,7 @@ def errors(product: float, rows: int, runs: int, seed: int) -> dict[str, Any]:
     found: list[list[float]] = []
     for child in rng.spawn(runs):
         y = X @ np.full(dim, dim**-0.5) + child.choice([-1.0, 1.0], rows)
-        tracker = GD(
-            dim, step_size=step, regularisation=0.0, averaging=average, history=Growing(), steps=1, seed=child, **RAW
-        )
+        tracker = sgd(dim, step, 0.0, averaging=average, seed=child)
         found.append([])
         for first, last in zip([0, *points], points):
             tracker.partial_fit(X[first:last], y[first:last])

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls import paper
-from driftls.features import UserFeatures
+from driftls.features import UserOnly
 from driftls.paper.reproduce.replays import USER, day_of, pieces_of
 from driftls.paper.reproduce.show import lines, told, verdict
 from driftls.paper.reproduce.work import Job, Options
@@ -44,7 +44,7 @@ def jobs(options: Options) -> list[Job]:
 def stream(rows: int, seed: int, log: str) -> tuple[Any, NDArray[np.float64]]:
     """Users as sparse rows of norm 1, as the paper assumes, and their clicks."""
     pieces = list(pieces_of(day_of(rows, seed, 0, log), rows))
-    X: Any = sp.vstack([UserFeatures(USER).users(piece) for piece in pieces], format="csr")
+    X: Any = sp.vstack([UserOnly(USER).users(piece) for piece in pieces], format="csr")
     X.data /= np.repeat(np.sqrt(X.multiply(X).sum(axis=1)), np.diff(X.indptr))
     return X, np.concatenate([piece.reward for piece in pieces])
 
