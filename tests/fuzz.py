@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,10 +30,15 @@ import scipy.sparse as sp
 
 from driftls import Normalised, Power, ridge
 from driftls.errors import DivergenceError, DriftlsError
+from driftls.features import Features
 from driftls.history import Growing, Mapped, Reservoir, Window
-from driftls.testing.rows import bad_blocks, bad_rows, forms, good_rows
+from driftls.logs import Block, Event, synthetic_day
+from driftls.policies import DisjointLinUCB, Greedy, LinTS, LinUCB, Random
+from driftls.sklearn import DriftingLeastSquares
+from driftls.testing.rows import bad_blocks, bad_rows, forms, good_rows, malformed
 from driftls.testing.trackers import same_snapshot
-from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
 BATCH = 60  # sequences in a process
 CALLS = 25  # in a sequence
@@ -165,7 +171,261 @@ def tracker_calls(rng: np.random.Generator, folder: str) -> Iterator[Any]:
         )
 
 
-ROOMS: dict[str, Callable[[np.random.Generator, str], Iterator[Any]]] = {"trackers": tracker_calls}
+# -- policies ------------------------------------------------------------------------------------------------------
+
+JUNK = (
+    None, True, -1, 0, 1, 2.5, "x", "", b"x", np.nan, np.inf, -np.inf, 10**30, -(2**63), 1e300, 1j, [], {}, (), {1}, object(),
+    np.eye(2), np.empty((0, 3)), np.array(["a"]), np.array([None]), [[1.0], [1.0, 2.0]], ["a", ["b"]], [np.nan], {"a": 1},
+    len, range(3), np.datetime64("2020-01-01"), np.ma.masked_all(3), "\ud800", np.bool_(True), np.int8(3),
+)  # fmt: skip
+
+
+def spoiled(rng: np.random.Generator, given: dict[str, Any], often: float = 0.15) -> dict[str, Any]:
+    """The same arguments, of which now and then one is something else."""
+    return {name: pick(rng, *JUNK) if rng.random() < often else value for name, value in given.items()}
+
+
+def random_width(rng: np.random.Generator) -> Any:
+    return pick(
+        rng, DiagonalWidth(), ExactWidth(), NoWidth(), SampleWidth(), PhiWidth(), PhiWidth(2, method="printed"),
+        PhiWidth(**spoiled(rng, {"steps": 1, "method": "gd", "scale": 0.3})),
+    )  # fmt: skip
+
+
+def random_policy(rng: np.random.Generator, folder: str) -> Any:
+    dim, common = pick(rng, 1, 3, 6), {"seed": 0, "epsilon": pick(rng, 0.0, 0.1, 1.0)}
+    tracker = pick(
+        rng, RLS(dim), SAGA(dim, seed=0), RLS(dim, **RAW), SAGA(dim, seed=0, **RAW), CD(dim, **RAW), Diagonal(dim)
+    )
+    if rng.random() < 0.1:
+        tracker = random_tracker(rng, folder)
+    kappa = pick(rng, None, None, 0.5, 0.0)
+    return pick(
+        rng,
+        lambda: LinUCB(**spoiled(rng, {"dim": dim, "kappa": kappa, "sigmas": 1.0, "forget_after": 3, **common}, 0.03)),
+        lambda: LinUCB(tracker=tracker, width=random_width(rng), **spoiled(rng, {"kappa": kappa, **common}, 0.03)),
+        lambda: DisjointLinUCB(**spoiled(rng, {"dim": dim, "most_arms": pick(rng, 7, 100), **common}, 0.03)),
+        lambda: DisjointLinUCB(dim, tracker=tracker, width=random_width(rng), most_arms=9, **common),
+        lambda: LinTS(**spoiled(rng, {"dim": dim, "seed": 0}, 0.05)),
+        lambda: Greedy(pick(rng, tracker, tracker, *JUNK), seed=0),
+        lambda: Random(dim, seed=0),
+    )()
+
+
+def random_arms(rng: np.random.Generator, policy: Any, count: int) -> Any:
+    X, _ = good_rows(policy.dim, count, seed=int(rng.integers(2**31)))
+    X *= pick(rng, 1.0, 1.0, 1e-80, 1e30, 1e80, 0.0)
+    kind = rng.random()
+    if kind < 0.75:
+        return pick(rng, np.array, sp.csr_array)(X)
+    if kind < 0.85:
+        return pick(rng, X.tolist(), X.astype(np.float32), sp.csc_array(X), (np.arange(policy.dim), X[0]), X[0])
+    return pick(rng, *(matrix for _, matrix in all_malformed(policy.dim, count)), np.nan * X, X[:, :-1])
+
+
+@cache
+def all_malformed(dim: int, count: int) -> list[Any]:
+    return list(malformed(dim, count))
+
+
+def policy_calls(rng: np.random.Generator, folder: str) -> Iterator[Any]:
+    """A policy, and then calls of it without end."""
+    box = [random_policy(rng, folder)]
+    yield box
+    path, known = Path(folder) / "file", list("abcdefghijkl")
+
+    def replaced(way: Callable[[Any], Any]) -> None:
+        before = box[0].snapshot()
+        box[0] = way(box[0])
+        same_snapshot(before, box[0].snapshot(), "a copy")
+
+    def loaded(policy: Any) -> Any:
+        policy.save(path)
+        return type(policy).load(path, **policy.functions())
+
+    while True:
+        policy, count, rounds = box[0], int(pick(rng, 1, 2, 5)), int(pick(rng, 1, 3))
+        lines = 1 if policy.disjoint else count
+        arms, ids = random_arms(rng, policy, lines), [str(name) for name in rng.permutation(known)[:count]]
+        given = {"ids": ids if policy.disjoint or rng.random() < 0.5 else None}
+        key, arm, reward = pick(rng, None, 1, "k", ("t", 2)), int(rng.integers(count)), float(rng.normal())
+        name = pick(rng, "choose", "choose", "choose", "learn", "learn", "learn", "key", "scores", "widths", "probabilities",
+                    "play", "play", "many", "remember", "say", "copy", "file")  # fmt: skip
+        if name == "choose":
+            allowed = pick(rng, None, None, [0], np.ones(count, bool))
+            more = spoiled(rng, {**given, "key": key, "allowed": allowed}, 0.1)
+            yield Call(name, lambda p=policy, a=arms, m=more: p.choose(a, **m))
+        elif name == "learn":
+            more = spoiled(rng, {**given, "reward": reward, "arm": arm}, 0.1)
+            yield Call(name, lambda p=policy, a=arms, m=more: p.learn(a, **m))
+        elif name == "key":
+            more = spoiled(rng, {"key": pick(rng, 1, "k", ("t", 2)), "reward": reward}, 0.1)
+            yield Call(name, lambda p=policy, m=more: p.learn(**m))
+        elif name in ("scores", "widths", "probabilities"):
+            more = spoiled(rng, given, 0.1)
+            yield Call(name, lambda p=policy, a=arms, m=more, n=name: getattr(p, n)(a, **m), True)
+        elif name in ("play", "many"):
+            several = random_arms(rng, policy, lines * rounds)
+            table = spoiled(rng, {**given, "rewards": rng.normal(size=(rounds, count))}, 0.1)
+            if rng.random() < 0.3:
+                table |= spoiled(
+                    rng, {"rewards": rng.normal(size=rounds), "shown": rng.integers(-1, count, rounds)}, 0.1
+                )
+            if name == "many":
+                yield Call(name, lambda p=policy, a=several, m=table: p.choose_many(a, ids=m["ids"]))
+            else:
+                yield Call(name, lambda p=policy, a=several, m=table: p.play(a, **m))
+        elif name == "remember":
+            more = spoiled(rng, {"key": pick(rng, 1, "k", 3), "x": random_arms(rng, policy, 1), "name": ids[0]}, 0.1)
+            yield Call(name, lambda p=policy, m=more: p.remember(**m))
+        elif name == "say":
+            yield Call(name, lambda p=policy: (repr(p), p.kappa, p.epsilon, p.sigmas, p.probability), True)
+        elif name == "copy":
+            yield Call(
+                name, lambda: replaced(pick(rng, copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))))
+            )
+        else:
+            yield Call(name, lambda: replaced(loaded))
+
+
+# -- features, events, the scikit-learn estimator, settings ------------------------------------------------------------
+
+
+class Box:
+    """Something without a snapshot of its own."""
+
+    def __init__(self, thing: Any, state: Callable[[Any], Any]) -> None:
+        self.thing, self._state = thing, state
+
+    def snapshot(self) -> tuple[Any, dict[str, Any]]:
+        return self._state(self.thing), {}
+
+    def __repr__(self) -> str:
+        return repr(self.thing)
+
+
+def random_record(rng: np.random.Generator) -> Any:
+    good = {
+        "age": int(rng.integers(90)),
+        "city": pick(rng, "Oslo", "Rome"),
+        "tags": ["a", "b"],
+        "rate": float(rng.normal()),
+    }
+    return pick(rng, *JUNK) if rng.random() < 0.05 else spoiled(rng, good, 0.05)
+
+
+def feature_calls(rng: np.random.Generator, folder: str) -> Iterator[Any]:
+    settings = {
+        "dim": pick(rng, None, None, 8, 1024),
+        "cross": pick(rng, (), "all", [("city", "city")]),
+        "constant": True,
+    }
+    made = Features(**spoiled(rng, settings, 0.04))
+    yield [Box(made, lambda f: json.dumps(f.to_header(), default=str))]
+    while True:
+        user, items = random_record(rng), [random_record(rng) for _ in range(pick(rng, 0, 1, 3))]
+        if rng.random() < 0.05:
+            items = pick(rng, *JUNK)
+        yield pick(
+            rng,
+            Call("arms", lambda u=user, i=items: made.arms(u, i)),
+            Call("arms", lambda u=user, i=items: made.arms(u, i)),
+            Call("user", lambda u=user: made.user(u)),
+            Call("table", lambda i=items, u=user: made.table([u] * 2, i)),
+            Call("rounds", lambda i=items, u=user: made.rounds([u], [i])),
+            Call("names", lambda: (made.names, made.missing, made.dim, repr(made)), True),
+            Call("collisions", lambda: made.collisions, True),
+            Call("copy", lambda: copy.deepcopy(made), True),
+        )
+
+
+def event_calls(rng: np.random.Generator, folder: str) -> Iterator[Any]:
+    """Events and blocks, which nothing changes."""
+    kept: list[Any] = [next(synthetic_day(lines=40, seed=int(rng.integers(99))).blocks()).part(0, 7)]
+    box = Box(kept, lambda _: None)
+    yield [box]
+    while True:
+        events = []
+        for event in list(kept[0])[: int(rng.integers(1, 4))]:
+            fields = {name: getattr(event, name) for name in event.__dataclass_fields__}
+            events.append(Event(**spoiled(rng, fields, 0.04)))
+        i, j = sorted(int(n) for n in rng.integers(0, len(kept[0]), 2))
+        yield pick(
+            rng,
+            Call("from_events", lambda e=events: Block.from_events(e)),
+            Call("event", lambda i=i: kept[0][i]),
+            Call("part", lambda i=i, j=j: kept[0].part(i, j)),
+            Call("join", lambda e=events: Block.join([kept[0], Block.from_events(e)])),
+            Call("iterate", lambda: (list(kept[0]), len(kept[0]), kept[0] == kept[0])),
+        )
+
+
+def sklearn_calls(rng: np.random.Generator, folder: str) -> Iterator[Any]:
+    settings = {
+        "solver": pick(rng, "saga", "sag", "svrg", "gd", "cd", "diagonal", "rls", "ols"), "ridge": pick(rng, None, 1.0, 0.1),
+        "steps": pick(rng, None, None, 2), "passes": pick(rng, 1, 3), "fit_intercept": True, "random_state": 0,
+    }  # fmt: skip
+    made = DriftingLeastSquares(**spoiled(rng, settings, 0.05))
+
+    def state(model: Any) -> Any:
+        found = getattr(model, "tracker_", None)
+        return None if found is None else [np.asarray(found.theta).tobytes(), len(found)]
+
+    yield [Box(made, state)]
+    dim = int(pick(rng, 1, 4))
+    while True:
+        X, y = random_rows(rng, dim)
+        yield pick(
+            rng,
+            Call("partial_fit", lambda X=X, y=y: made.partial_fit(X, y)),
+            Call("partial_fit", lambda X=X, y=y: made.partial_fit(X, y)),
+            Call("fit", lambda X=X, y=y: made.fit(X, y)),
+            Call("predict", lambda X=X: made.predict(X), True),
+            Call("score", lambda X=X, y=y: made.score(X, y), True),
+            Call("repr", lambda: (repr(made), made.get_params(), pickle.dumps(made)), True),
+        )
+
+
+def settings_calls(rng: np.random.Generator, folder: str) -> Iterator[Any]:
+    """Constructors of whatever is only settings."""
+    yield [Box(None, lambda _: None)]
+    kinds: list[Any] = [
+        Power,
+        Normalised,
+        ridge,
+        Power.theorem_one,
+        Window,
+        Reservoir,
+        Mapped,
+        Mapped.read,
+        PhiWidth,
+        Features,
+    ]
+    while True:
+        kind, values = pick(rng, *kinds), [pick(rng, *JUNK) for _ in range(pick(rng, 1, 1, 2))]
+        if isinstance(values[0], str | bytes) and kind in (Mapped, Mapped.read):
+            values[0] = f"{folder}/{len(values[0])}"
+        count = 2 if kind in (Power, Power.theorem_one) else 1
+        yield Call(getattr(kind, "__name__", "?"), lambda k=kind, v=values[:count]: k(*v))
+
+
+ROOMS: dict[str, Callable[[np.random.Generator, str], Iterator[Any]]] = {
+    "trackers": tracker_calls,
+    "policies": policy_calls,
+    "features": feature_calls,
+    "events": event_calls,
+    "sklearn": sklearn_calls,
+    "settings": settings_calls,
+}
+THEIRS = (os.sep + "sklearn" + os.sep,)  # whose own checks have their own errors
+
+
+def raw(error: Exception) -> bool:
+    """Whether an error is not one of ours, nor of the library on whose behalf we are called."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)][-3:]
+    theirs = any(name in file for name in THEIRS for file in files)
+    return not (theirs and isinstance(error, ValueError | TypeError | OverflowError))
+
 
 # -- running -------------------------------------------------------------------------------------------------------
 
@@ -173,7 +433,7 @@ ROOMS: dict[str, Callable[[np.random.Generator, str], Iterator[Any]]] = {"tracke
 def changed(before: Any, thing: Any) -> str | None:
     try:
         same_snapshot(before, thing.snapshot(), "snapshot")
-    except AssertionError as error:
+    except (AssertionError, DriftlsError) as error:
         return str(error)[:300]
     return None
 
@@ -189,10 +449,14 @@ def sequence(room: str, seed: int, count: Counter[str]) -> list[str]:
             count["settings refused"] += 1
             return []
         except Exception as error:
-            return [f"seed {seed}: constructor: raw {type(error).__name__}: {error}"]
+            return [f"{room}, seed {seed}: constructor: raw {type(error).__name__}: {error}"]
         for number in range(CALLS):
             call = next(calls)
-            before, what = box[0].snapshot(), f"seed {seed}: call {number}, {call.name} of {box[0]!r:.60}"
+            try:
+                before = box[0].snapshot()
+            except DriftlsError:  # an id that no file can hold
+                break
+            what = f"{room}, seed {seed}: call {number}, {call.name} of {box[0]!r:.60}"
             refused = False
             try:
                 call.run()
@@ -204,7 +468,9 @@ def sequence(room: str, seed: int, count: Counter[str]) -> list[str]:
                 count["refused"] += 1
                 refused = True
             except Exception as error:
-                found.append(f"{what}: raw {type(error).__name__}: {error}")
+                refused = True
+                if raw(error):
+                    found.append(f"{what}: raw {type(error).__name__}: {error}")
             if refused or call.question:
                 difference = changed(before, box[0])
                 if difference:
@@ -233,7 +499,7 @@ def run(room: str, first: int, sequences: int = BATCH) -> tuple[Counter[str], li
     lines = done.stdout.splitlines()
     if done.returncode != 0:
         last = lines[-1] if lines else "?"
-        return Counter(), [f"seed {last}: the process ended with {done.returncode}: {done.stderr[-2000:]}"]
+        return Counter(), [f"{room}, seed {last}: the process ended with {done.returncode}: {done.stderr[-2000:]}"]
     result = json.loads(lines[-1])
     return Counter(result["count"]), result["found"]
 
@@ -243,6 +509,7 @@ def main() -> int:
     parser.add_argument("--room", choices=list(ROOMS), default=None)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--calls", type=int, default=10**9, help="end after so many, if that is earlier")
     parser.add_argument(
         "--sequences", type=int, default=0, help="run so many here, instead of batches for some minutes"
     )
@@ -254,7 +521,7 @@ def main() -> int:
     total: Counter[str] = Counter()
     found: list[str] = []
     seed, end = chosen.seed, time.monotonic() + 60.0 * chosen.minutes
-    while time.monotonic() < end:
+    while time.monotonic() < end and sum(total.values()) < chosen.calls:
         for room in rooms:
             count, more = run(room, seed)
             total += count

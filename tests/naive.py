@@ -424,3 +424,12 @@ def evidence(theta, variances, dim, lam, sigma2):
     free = [1.0 - lam * v for v in variances]
     gamma, size = sum(free[:dim]), sum(t * t for t in theta[:dim])
     return (gamma + 1.0) / (size / sigma2 + 1.0), (free[dim] + 1.0) / (theta[dim] ** 2 / sigma2 + 1.0)
+
+
+def centred_width2(X: np.ndarray, x: np.ndarray, ridge: float, prior: float) -> float:
+    """x'(A + P)^-1 x over rows (X, 1), P = diag(ridge, ..., prior), with the Schur complement of the constant made diagonal"""
+    rows = np.hstack([X, np.ones((len(X), 1))])
+    A = rows.T @ rows + np.diag([*[ridge] * X.shape[1], prior])
+    shift = A[:-1, -1] / A[-1, -1]
+    schur = A[:-1, :-1] - np.outer(A[:-1, -1], shift)
+    return float(1.0 / A[-1, -1] + ((x - shift) ** 2 / np.diag(schur)).sum())

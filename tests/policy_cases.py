@@ -6,7 +6,7 @@ from driftls import paper
 from driftls.history import Growing
 from driftls.policies import DisjointLinUCB, Greedy, LinTS, LinUCB, Random, SharedPolicy
 from driftls.trackers import CD, RAW, RLS, SAGA
-from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
+from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
 DIM = 6
 
@@ -31,6 +31,9 @@ CASES = {
     "Random": lambda **k: Random(DIM, seed=1),
     "one exact model an arm": lambda **k: DisjointLinUCB(DIM, seed=1, **k),
     "one SAGA an arm": lambda **k: DisjointLinUCB(DIM, tracker=saga(), width=DiagonalWidth(), seed=1, **k),
+    "one SAGA an arm, centred": lambda **k: DisjointLinUCB(
+        DIM, tracker=SAGA(DIM, steps=2, seed=1), width=CentredWidth(), seed=1, **k
+    ),
     "one phi an arm": lambda **k: DisjointLinUCB(DIM, tracker=saga(), width=PhiWidth(2), seed=1, **k),
     "one sample an arm": lambda **k: DisjointLinUCB(DIM, tracker=RLS(DIM, **RAW), width=SampleWidth(), seed=1, **k),
     "one greedy model an arm": lambda **k: DisjointLinUCB(DIM, tracker=CD(DIM, **RAW), width=NoWidth(), seed=1, **k),

@@ -15,8 +15,9 @@ import pytest
 from driftls import __version__, cli, paper
 from driftls.cli.common import policies
 from driftls.environments import FreshContexts
-from driftls.errors import DriftlsError, InputError, MissingExtraError, SettingsError
+from driftls.errors import DriftlsError, InputError, MissingExtraError, SettingsError, StorageError
 from driftls.paper import reproduce
+from driftls.report import plus_minus
 from driftls.run import Run, interval
 from driftls.simulation import simulate
 
@@ -47,6 +48,15 @@ def test_alone_it_greets_with_three_things_to_do_first():
     for command in commands:  # which exist, with these options
         told = driftls(command[1], "--help").stdout
         assert all(option in told for option in command if option.startswith("--"))
+
+
+def test_help_lists_every_command_in_full():
+    told = driftls("--help", COLUMNS="80").stdout
+    assert told.startswith("Usage: driftls [OPTIONS] COMMAND")
+    listed = [line.split()[0] for line in told.partition("Commands:\n")[2].splitlines()]
+    assert sorted(listed) == sorted(command.callback.__name__ for command in cli.app.registered_commands)
+    cut = [line.split()[0] for line in told.splitlines() if line.endswith("...")]
+    assert [name for name in cut if name != "reproduce"] == ["Usage:"] * cut.count("Usage:")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +95,10 @@ def test_help_has_examples(command):
             ["simulate", "--policy", "random", "--dim", "99999", "--arms", "99999"],
             "arms x dim must be at most 100,000,000",
         ),
-        (["simulate", "--policy", "random", "--out", "/dev/null"], "driftls: /dev/null: File exists\n"),
+        (
+            ["simulate", "--policy", "random", "--out", "/dev/null"],
+            "driftls: /dev/null: File exists. A file is where a folder is needed",
+        ),
         (["study", "nowhere.toml", "--out", "study"], "'nowhere.toml' does not exist"),
         (["study", ".", "--out", "study"], "is a directory"),
         (["study", sys.executable, "--out", "study"], "expected a study as TOML, got a file that is no text.\n"),
@@ -110,6 +123,7 @@ def test_a_wrong_call_exits_with_2(arguments, complaint):
         (MissingExtraError("needs matplotlib."), 2),
         (InputError("row 3: y must be finite."), 3),
         (DriftlsError("something else."), 3),
+        (StorageError("demo: Permission denied. Pass a place where you have permission."), 2),
         (PermissionError(13, "Permission denied", "demo"), 2),
     ],
     ids=lambda value: type(value).__name__,
@@ -123,8 +137,67 @@ def test_an_error_is_one_line_on_stderr(error, code, monkeypatch, capsys):
         cli.run(["reproduce"])
     assert left.value.code == code
     printed = capsys.readouterr()
-    line = "demo: Permission denied" if isinstance(error, OSError) else str(error)
+    line = "demo: Permission denied. Pass a place where you have permission."
+    line = line if isinstance(error, OSError) else str(error)
     assert (printed.out, printed.err) == ("", f"driftls: {line}\n")
+
+
+# Files that are not what a command expects, and what they hold.
+WRONG = {
+    "empty": b"",
+    "junk": bytes(range(256)) * 20,
+    "junk.gz": b"\x1f\x8b" + bytes(range(200)),
+    "junk.parquet": b"PAR1" + bytes(range(200)) + b"PAR1",
+    "latin.toml": "name = 'café'".encode("latin-1"),
+    "deep.toml": b"a = " + b"[" * 5000,
+    "deep.json": b"[" * 100_000,
+    "null.json": b"null",
+    "text": b"hello\nworld\n",
+}
+
+
+@pytest.mark.parametrize("name", [*WRONG, "folder", "missing", "/dev/null"])
+def test_no_file_whatever_ends_in_a_traceback(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    for file, content in WRONG.items():
+        Path(file).write_bytes(content)
+    Path("day").write_text("1317513291 id-7 1 |user 1 13 |id-7\n")
+    before = sorted(tmp_path.rglob("*"))
+    for command in (
+        ["inspect", name],
+        ["convert", name, "--out", "days"],
+        ["replay", name, "--policy", "random", "--out", "runs"],
+        ["replay", "day", "--warm", name],
+        ["report", name, "--out", "page.html"],
+        ["study", name, "--out", "study"],
+        ["fit", name, "--policy", "linucb", "--out", "warm.policy"],
+    ):
+        with pytest.raises(SystemExit) as left:
+            cli.run(command)
+        printed = capsys.readouterr()
+        assert left.value.code in (2, 3), command
+        assert printed.out == ""
+        assert printed.err.splitlines()[-1].startswith(("driftls: ", "Error: ")), command
+        assert sorted(tmp_path.rglob("*")) == before, command
+
+
+@pytest.mark.parametrize("out", ["day", "day/under", "/proc/nowhere", "/dev/null", "a" * 300])
+def test_nowhere_to_write_to_is_a_sentence(out, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("day").write_text("1317513291 id-7 1 |user 1 13 |id-7\n")
+    problem = ["--policy", "random", "--rounds", "3", "--seeds", "1", "--dim", "2", "--arms", "2"]
+    for command in (
+        ["simulate", *problem, "--out", out],
+        ["replay", "day", "--policy", "random", "--out", out],
+        ["synth", "--lines", "5", "--out", out if out != "day" else "day/under"],
+    ):
+        with pytest.raises(SystemExit) as left:
+            cli.run(command)
+        told = capsys.readouterr()
+        assert (left.value.code, told.out) == (2, ""), command
+        assert told.err.splitlines()[-1].startswith(("driftls: ", "Error: "))
+        assert os.listdir(tmp_path) == ["day"]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +320,8 @@ def test_simulate_prints_the_same_as_a_table(simulated):
     head, _, *lines = done.stdout.splitlines()
     assert head.split() == ["policy", "regret", "reward", "tracking", "error", "µs", "a", "round"]
     for line, (name, row) in zip(lines, result["policies"].items()):
-        assert line.split()[:4] == [name, f"{row['regret']:.1f}", "±", f"{row['interval']:.1f}"]
+        assert line.split()[0] == name
+        assert " ".join(line.split()[1:4]) == plus_minus(row["regret"], row["interval"])
     assert "Means over 3 seeds with 95% intervals, after 60 rounds" in done.stdout
     assert lines[-1].startswith("Next: ")
 
@@ -277,4 +351,4 @@ def test_every_policy_of_the_help_exists():
     told = driftls("simulate", "--help").stdout
     for name in policies():
         assert name in told
-    assert len(policies()) == 12
+    assert len(policies()) == 11

@@ -20,7 +20,6 @@ from driftls.fit import fit, shown_rows
 from driftls.logs import ParquetLog, synthetic_day, write_parquet
 from driftls.paper import linucb
 from driftls.study import Plan, run_study
-from driftls.study.results import read
 from test_study import same
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
@@ -92,7 +91,6 @@ def test_a_worker_killed_in_mid_study_costs_no_result_and_doubles_none(cluster, 
     assert workers[0].wait(timeout=10) == -signal.SIGKILL
     assert len({row.key for row in rows}) == len(rows) == 32
     assert same(rows) == same(run_study(plan, tmp_path / "here", workers=1))
-    assert same(read(tmp_path / "dask" / "results.parquet")) == same(rows)
 
 
 def test_a_scheduler_that_does_not_answer_is_told_in_a_sentence(monkeypatch):

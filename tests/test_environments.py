@@ -47,7 +47,7 @@ def test_a_block_holds_what_its_rounds_give(name, reward, moves):
     for i, n in enumerate(range(9, 39)):
         offered = env.round(n)
         np.testing.assert_array_equal(dense(offered.arms), arms_of(block, i))
-        np.testing.assert_array_equal(env.mean(n, offered.arms), block.means[i])
+        np.testing.assert_array_equal(offered.arms @ env.theta(n), block.means[i])
         assert env.best(n) == block.means[i].max()
         assert (offered.ids is None) == (block.ids is None)
         if block.ids is not None:
@@ -249,8 +249,11 @@ def test_a_linear_bandit_on_a_set():
         (lambda: FixedArms(DIM, ARMS, theta=np.ones(DIM), reward="bernoulli"), "own theta"),
         (lambda: FixedArms(2, np.eye(2), reward="bernoulli"), "own arms"),
         (lambda: FixedArms(3, np.eye(2)), "dim=3"),
-        (lambda: FixedArms(DIM, 0), "at least one arm"),
-        (lambda: ChurningPool(DIM, ARMS, every=0), "at least one round"),
+        (lambda: FixedArms(DIM, 0), "arms must be a whole number of at least 1"),
+        (lambda: FixedArms(DIM, ARMS, moves=5), "Jumps"),
+        (lambda: FixedArms(2.5, ARMS), "dim must be a whole number"),
+        (lambda: FixedArms(DIM, ARMS, seed="a"), "seed must be"),
+        (lambda: ChurningPool(DIM, ARMS, every=0), "every must be a whole number of at least 1"),
         (lambda: FreshContexts(DIM, ARMS, nnz=8), "nnz"),
         (lambda: FreshContexts(DIM, ARMS, nnz=1, reward="bernoulli"), "nnz"),
         (lambda: LinearBandit(Sphere(3), reward="bernoulli"), "leave"),

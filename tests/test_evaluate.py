@@ -138,5 +138,5 @@ def test_what_cannot_be_evaluated_is_told(arguments: tuple[Any, ...], said: str)
 
 
 def test_a_block_has_at_least_a_row() -> None:
-    with pytest.raises(SettingsError, match="at least 1 row"):
+    with pytest.raises(SettingsError, match="rows of a block must be a whole number"):
         evaluate(RLS(2, **RAW), np.ones((2, 2)), np.ones(2), block=0)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from driftls import logs, paper
 from driftls.errors import InputError, SettingsError
 from driftls.features import Hashed, UserArmCrosses, UserOnly
-from driftls.fit import Sample, _smallest, fit, shown_rows, with_articles
+from driftls.fit import Sample, fit, shown_rows, smallest, with_articles
 from driftls.history import Growing, Reservoir
 from driftls.policies import DisjointLinUCB, LinTS, LinUCB
 from driftls.policies.registry import POLICIES, make
@@ -115,9 +115,9 @@ def test_a_sample_of_samples_is_uniform_over_all_rows():
             rows = np.arange(first, last, dtype=float)
             sample = None
             for piece in np.array_split(rows, 3):
-                sample = _smallest(sample, Sample(rng.random(len(piece)), piece[:, None], piece), kept)
+                sample = smallest(sample, Sample(rng.random(len(piece)), piece[:, None], piece), kept)
             parts.append(sample)
-        merged = _smallest(_smallest(parts[0], parts[1], kept), parts[2], kept)
+        merged = smallest(smallest(parts[0], parts[1], kept), parts[2], kept)
         assert len(set(merged.y)) == kept
         counts[merged.y.astype(int)] += 1
     share = kept / 60

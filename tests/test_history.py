@@ -11,7 +11,7 @@ import scipy.stats
 
 from driftls import ridge
 from driftls.errors import InputError, SettingsError
-from driftls.history import FIRST_BYTES, Growing, Reservoir, Window
+from driftls.history import FIRST_BYTES, ROWS_KEPT, Growing, Reservoir, Window
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
 from streams import as_layout, held_rows, numbered, stream
 
@@ -198,3 +198,30 @@ def test_a_refused_block_reserves_no_room(kind, layout):
         with pytest.raises(InputError):
             tracker.partial_fit(X, np.ones(X.shape[0]))
     assert {name: array.size for name, array in tracker.history.arrays.items()} == before
+
+
+# -- what is kept by default ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [GD, SAG, SAGA, SVRG])
+def test_memory_is_bounded_by_default(make):
+    tracker = make(3, steps=1, seed=0)
+    assert repr(tracker.history) == f"Window({ROWS_KEPT})"
+    X, y = numbered(0, ROWS_KEPT + 500, 3)
+    tracker.partial_fit(X / len(y), y / len(y))
+    assert (len(tracker), len(tracker.history)) == (ROWS_KEPT + 500, ROWS_KEPT)
+    assert sum(array.nbytes for array in tracker.history.arrays.values()) == ROWS_KEPT * 8 * 5  # with the constant
+    assert repr(tracker.fresh(1).history) == repr(tracker.history)
+
+
+@LAYOUTS
+def test_until_it_is_full_a_window_is_as_good_as_all_rows(layout):
+    X, y = stream(300, density=0.7)
+    window, growing = (SAGA(4, history=history, seed=0) for history in (Window(300), Growing()))
+    for tracker in (window, growing):
+        tracker.partial_fit(as_layout(X, layout), y)
+    np.testing.assert_array_equal(window.theta, growing.theta)
+    np.testing.assert_array_equal(window.target.coefficients(), growing.target.coefficients())
+    assert not window.history.dropped
+    window.update(X[0], y[0])
+    assert window.history.dropped

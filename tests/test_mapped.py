@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from cases import CASES, make, name, rows
+from driftls import persistence
 from driftls.errors import CorruptFileError, FileFormatError, NewerFileError, SettingsError
 from driftls.history import FIRST_BYTES, Growing, Mapped, Reservoir, Window
 from driftls.trackers import RAW, SAGA
@@ -215,23 +215,36 @@ def saved(tmp_path):
     return tmp_path
 
 
-def test_a_folder_of_a_newer_version_is_refused(saved):
-    file = saved / "rows" / "history.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 3}))
-    with pytest.raises(NewerFileError, match="version 3"):
-        SAGA.load(saved / "t.safetensors")
-    with pytest.raises(NewerFileError, match="version 3"):
-        Mapped.read(saved / "rows")
-    with pytest.raises(NewerFileError, match="version 3"):
-        SAGA(4, history=Mapped(saved / "rows"), seed=0, **RAW).partial_fit(*stream(3))
+def test_a_folder_of_a_newer_version_is_refused(saved, monkeypatch):
+    monkeypatch.setattr(persistence, "VERSION", persistence.VERSION - 1)
+    for attempt in (
+        lambda: Mapped.read(saved / "rows"),
+        lambda: SAGA(4, history=Mapped(saved / "rows"), seed=0, **RAW).partial_fit(*stream(3)),
+    ):
+        with pytest.raises(NewerFileError, match="Install the version of driftls that wrote it"):
+            attempt()
+
+
+def test_rows_that_were_rewritten_in_other_units_after_the_save_are_refused(tmp_path):
+    X, y = stream(600)
+    tracker = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0).partial_fit(X[:50], y[:50])
+    tracker.save(tmp_path / "early")
+    tracker.partial_fit(1e3 * X[50:], y[50:])  # other units
+    tracker.save(tmp_path / "late")
+    tracker.history.close()
+    with pytest.raises(FileFormatError, match="rewritten in other units"):
+        SAGA.load(tmp_path / "early")
+    again = SAGA.load(tmp_path / "late")
+    np.testing.assert_array_equal(again.theta, tracker.theta)
+    again.history.close()
 
 
 @pytest.mark.parametrize(
     ("damage", "error", "complaint"),
     [
-        (lambda folder: (folder / "history.json").unlink(), FileFormatError, "history.json is missing"),
-        (lambda folder: (folder / "history.json").write_text("{"), CorruptFileError, "cannot be read"),
-        (lambda folder: (folder / "history.json").write_text("[1]"), CorruptFileError, "cannot be read"),
+        (lambda folder: (folder / "settings").unlink(), FileFormatError, "settings is missing"),
+        (lambda folder: (folder / "settings").write_text("{"), FileFormatError, "ends after 1 bytes"),
+        (lambda folder: (folder / "settings").write_text("[1]" * 9), FileFormatError, "not a file of driftls"),
         (lambda folder: (folder / "values").unlink(), FileFormatError, "values is missing"),
         (lambda folder: (folder / "counts").unlink(), FileFormatError, "counts is missing"),
         (lambda folder: folder.rename(folder.with_name("moved")), FileFormatError, "Check the folder's name"),
@@ -257,7 +270,7 @@ def test_a_folder_of_another_tracker_is_not_mistaken_for_its_own(saved):
 
 
 def test_reading_an_empty_or_missing_folder_says_so(tmp_path):
-    with pytest.raises(FileFormatError, match=r"history\.json is missing"):
+    with pytest.raises(FileFormatError, match="settings is missing"):
         Mapped.read(tmp_path / "nothing")
     history = Mapped(tmp_path / "rows")
     history.open(3, sparse=False)

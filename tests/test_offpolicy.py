@@ -150,6 +150,7 @@ def test_a_policy_is_asked_and_not_changed() -> None:
     found = estimate(policy, day)
     assert json.dumps(policy.snapshot()[0], default=str) == before
     assert 0.9 < found.without_support < 1.0  # it is deterministic: about one line in 36
+    assert found.estimated.startswith("the policy as it is now")
     assert found.value is not None
 
 
@@ -206,11 +207,16 @@ def test_probabilities_of_a_block_are_those_of_its_events() -> None:
 def test_it_is_told_in_a_few_lines() -> None:
     text = str(estimate(Always(0.2, 0.3, 0.5), Kept(a_log(3)), features=UserOnly(2)))
     assert text.startswith("shrunk_dr leads, since the log is not uniform")
+    assert "Estimated: a fixed policy." in text
     assert "effective" in text.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"), [({"folds": 1}, "folds must be at least 2"), ({"limit": 0}, "limit at least 1")]
+    ("settings", "said"),
+    [
+        ({"folds": 1}, "folds must be a whole number of at least 2"),
+        ({"limit": 0}, "limit must be a whole number of at least 1"),
+    ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):

@@ -106,9 +106,9 @@ def test_a_line_that_makes_no_sense_is_named_or_counted(tmp_path: Path, lines: A
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (changed(1, "item_id", "one"), "all.csv: .*'one'"),
-        (changed(1, "timestamp", "yesterday"), "all.csv: .*'yesterday'"),
-        ([*LINES, ["3", "2019"]], r"all.csv: .*Expected 12 columns, got 2"),
+        (changed(1, "item_id", "one"), "all.csv:3: .*'one'"),
+        (changed(1, "timestamp", "yesterday"), "all.csv:3: .*'yesterday'"),
+        ([*LINES, ["3", "2019"]], r"all.csv:5: .*Expected 12 columns, got 2"),
     ],
     ids=["item", "time", "short"],
 )
@@ -121,16 +121,18 @@ def test_a_line_that_cannot_be_read_always_raises(tmp_path: Path, lines: Any, me
 def test_a_folder_that_is_not_complete_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "all", LINES)
     (folder / "item_context.csv").write_text("item\n1\n")
-    with pytest.raises(LogFormatError, match=r"item_context.csv:1: expected a column item_id, got item"):
+    with pytest.raises(
+        LogFormatError, match=r"item_context.csv: expected CSV with the columns item_id, got: .*does not exist"
+    ):
         read(folder)
     (folder / "item_context.csv").write_text("item_id\n1\n1\n")
     with pytest.raises(
-        LogFormatError, match=r"item_context.csv:3: expected as item_id a number that no other item has, got `1`"
+        LogFormatError, match=r"item_context.csv:3: expected as item_id a number that no other item has, got 1\."
     ):
         read(folder)
     for text, said in (
-        ("1\n99999999999999999999\n", ":3: .* at most 18 digits, got `9999"),
-        ("x\n", ":2: .* got `x`"),
+        ("1\n99999999999999999999\n", ":3: .*invalid value '9999"),
+        ("x\n", ":2: .*invalid value 'x'"),
         ("", "none"),
     ):
         (folder / "item_context.csv").write_text(f"item_id\n{text}")

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from driftls import parallel
-from driftls.errors import DriftlsError, SettingsError
-from driftls.parallel import Cached, Workers, claim_folder, key_of, parallel_map
+from driftls.errors import DriftlsError, SettingsError, StorageError
+from driftls.parallel import Cached, claim_folder, key_of, parallel_map
 
 
 def squared(number):
@@ -50,15 +51,29 @@ def process(_):
 
 def test_a_killed_worker_is_replaced_and_its_job_done_again(tmp_path):
     jobs = [(tmp_path / str(number), number) for number in range(5)]
-    told = []
-    found = sorted(parallel_map(die_once, jobs, workers=2, progress=lambda *at: told.append(at)))
-    assert found == [(number, number) for number in range(5)]
-    assert told == [(done, 5) for done in range(1, 6)]
+    assert sorted(parallel_map(die_once, jobs, workers=2)) == [(number, number) for number in range(5)]
 
 
-def test_a_job_that_kills_three_workers_is_given_up_in_a_sentence():
+def test_a_worker_killed_from_outside_is_replaced_without_a_word(capfd):
+    found = {}
+    for number, worker in parallel_map(process, range(40), workers=2):
+        found[number] = worker
+        if len(found) == 3:
+            os.kill(worker, signal.SIGKILL)
+    assert sorted(found) == list(range(40))
+    assert len(set(found.values())) > 2
+    assert capfd.readouterr() == ("", "")
+
+
+def die_if_first(number):
+    return number if number else die(number)
+
+
+def test_a_job_that_kills_its_workers_is_given_up_in_a_sentence_after_all_others():
+    found = []
     with pytest.raises(DriftlsError, match=r"job 0 was given up: 3 workers were killed while they did it"):
-        list(parallel_map(die, [1], workers=2))
+        found.extend(parallel_map(die_if_first, range(9), workers=2))
+    assert sorted(found) == [(number, number) for number in range(1, 9)]
 
 
 def test_an_error_of_a_job_is_its_own():
@@ -75,7 +90,7 @@ def test_what_cannot_be_sent_is_told():
 @pytest.mark.parametrize("workers", [0, -2, 1.5, True, "two"])
 def test_what_is_no_number_of_workers_is_refused(workers):
     with pytest.raises(SettingsError, match="workers must be a number of processes"):
-        Workers(workers)
+        list(parallel_map(abs, [1], workers=workers))
 
 
 def test_a_call_has_one_thread_wherever_it_runs():
@@ -84,11 +99,15 @@ def test_a_call_has_one_thread_wherever_it_runs():
 
 
 def test_workers_stay_for_the_next_map():
-    with Workers(2) as pool:
-        first, second = ({found for _, found in pool.map(process, range(8))} for _ in range(2))
-        assert len(first | second) <= 2
-        assert os.getpid() not in first
-    assert all(gone(worker) for worker in first | second)
+    first, second = ({found for _, found in parallel_map(process, range(8), workers=2)} for _ in range(2))
+    assert len(first | second) <= 2
+    assert os.getpid() not in first
+
+
+def test_nothing_goes_on_when_the_results_are_no_longer_taken():
+    with closing(parallel_map(process, range(1000), workers=2)) as results:
+        _, worker = next(results)
+    assert gone(worker)
 
 
 def gone(worker, seconds=20.0):
@@ -110,7 +129,7 @@ import os, signal, time
 from driftls.parallel import parallel_map
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 def work(_):
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\\n" % os.getpid())  # at once: both do so together
     time.sleep(600)
 list(parallel_map(work, [0, 1], workers=2))
 """
@@ -170,7 +189,7 @@ def test_a_folder_belongs_to_its_settings(tmp_path):
     claim_folder(tmp_path / "out", settings)
     (tmp_path / "out" / "result").touch()
     other = {"bandits": [{"name": "a", "dim": 4}], "seeds": [1, 2, 3], "search": None}
-    with pytest.raises(SettingsError, match=r"\(bandits\[0\]\.dim was 3, is 4; seeds was \[1, 2\], is \[1, 2, 3\]\)"):
+    with pytest.raises(SettingsError, match=r"\(bandits\.0\.dim was 3, is 4; seeds\.2 was not set, is 3\)"):
         claim_folder(tmp_path / "out", other)
     claim_folder(tmp_path / "out", settings)
     claim_folder(tmp_path / "out", other, extend=True)
@@ -178,3 +197,8 @@ def test_a_folder_belongs_to_its_settings(tmp_path):
     (tmp_path / "out" / ".settings").write_text("{")
     with pytest.raises(DriftlsError, match="not JSON"):
         claim_folder(tmp_path / "out", other)
+    (tmp_path / "out" / ".settings").unlink()
+    with pytest.raises(SettingsError, match="expected a new folder or one of ours, got one with files"):
+        claim_folder(tmp_path / "out", other)
+    with pytest.raises(StorageError, match="out/result: File exists"):
+        claim_folder(tmp_path / "out" / "result", other)

@@ -19,8 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftls.errors import CorruptFileError, InputError, LogFormatError, SettingsError, TruncatedFileError
-from driftls.logs import Block, Counts, Event, SyntheticDay, read, synthetic_day, write, write_parquet
-from driftls.logs.events import distinct_pools, runs_of_pools
+from driftls.logs import Block, Counts, Event, SyntheticDay, parquet, read, synthetic_day, write_parquet
 
 pa = pytest.importorskip("pyarrow", reason="Parquet logs need pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -131,7 +130,7 @@ def test_text_and_parquet_hold_the_same_blocks(tmp_path: Path) -> None:
 
 
 def test_row_groups_are_filled_from_small_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "ROW_GROUP", 64)
+    monkeypatch.setattr(parquet, "ROW_GROUP", 64)
     heard: list[int] = []
     write_parquet(read(random_events(seed=4)).blocks(10), tmp_path / "one.parquet", progress=heard.append)
     file = pq.ParquetFile(tmp_path / "one.parquet")
@@ -142,16 +141,20 @@ def test_row_groups_are_filled_from_small_blocks(tmp_path: Path, monkeypatch: py
 @given(st.lists(st.sampled_from([(1,), (2,), (1, 2), (2, 1), (3, 1, 2)]), max_size=30), st.booleans())
 def test_pools_are_merged_as_a_dictionary_would(pools: list[tuple[int, ...]], with_features: bool) -> None:
     sizes = np.array([len(pool) for pool in pools], np.int64)
-    ids = np.array(sum(pools, ()), np.int64)
-    features = np.repeat(np.arange(len(pools)) % 2, sizes)[:, None].astype(float) if with_features else None
-    got = distinct_pools(*runs_of_pools(sizes, ids, features))
+    ids, n = np.array(sum(pools, ()), np.int64), len(pools)
+    features = np.repeat(np.arange(n) % 2, sizes)[:, None].astype(float) if with_features else None
+    lines = {"time": np.arange(n), "shown": np.zeros(n, np.int32), "reward": np.zeros(n)}
+    lines |= {"user_start": np.zeros(n + 1, int), "user_index": np.zeros(0, np.int32), "user_value": np.zeros(0)}
     start = np.concatenate(([0], np.cumsum(sizes)))
-    expected = distinct_pools(np.arange(len(pools)), start, ids, features)
-    assert all((a is None and b is None) or np.array_equal(a, b) for a, b in zip(got, expected))
+    block = Block.from_lines(sizes, ids, features, **lines)
+    assert block == Block.packed(np.arange(n), start, ids, features, **lines)
+    distinct = list(dict.fromkeys((pool, i % 2 if with_features else 0) for i, pool in enumerate(pools)))
+    assert block.pool.tolist() == [distinct.index((p, i % 2 if with_features else 0)) for i, p in enumerate(pools)]
+    assert block.pool_ids.tolist() == list(sum((pool for pool, _ in distinct), ()))
 
 
 def test_memory_does_not_grow_with_the_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "ROW_GROUP", 65_536)
+    monkeypatch.setattr(parquet, "ROW_GROUP", 65_536)
 
     def peak(lines: int) -> int:
         write_parquet(synthetic_day(lines=lines, seed=1), tmp_path / f"{lines}.parquet")
@@ -343,7 +346,7 @@ def test_a_convert_that_is_killed_leaves_nothing_that_looks_whole_and_the_next_o
     slow = (
         "import sys, time, driftls.logs as logs\n"
         "log, out = logs.read(sys.argv[1], block=100), sys.argv[2]\n"
-        "logs.write.ROW_GROUP = 100\n"
+        "logs.parquet.ROW_GROUP = 100\n"
         "logs.write_parquet(log, out, progress=lambda lines: (print(lines, flush=True), time.sleep(0.05)))\n"
     )
     process = subprocess.Popen(

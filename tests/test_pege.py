@@ -278,8 +278,6 @@ def test_settings_that_cannot_work_are_refused():
         PEGE.fast(Sphere(3), step="best")
     with pytest.raises(SettingsError, match=r"at most 1 \(A2\); these reach 2"):
         PEGE.fast(Sphere(3, radius=2.0), step="theorem")
-    with pytest.raises(SettingsError, match='"theorem" or "printed"'):
-        paper.fpege_gd(Sphere(3), step="averaged")
 
 
 def test_actions_of_any_length_suit_averaged_steps():

@@ -18,6 +18,7 @@ from driftls.history import Growing, Mapped, Reservoir, Window
 from driftls.paper import theory
 from driftls.paper.actions import Ball, Ellipsoid, LinearBandit, Sphere
 from driftls.paper.pege import PEGE
+from driftls.paper.theory import Bounds
 from driftls.policies import LinUCB
 from driftls.trackers import GD, OLS, RAW, RLS, SAG, SAGA, SVRG
 from driftls.widths import ExactWidth, PhiWidth
@@ -110,15 +111,13 @@ def test_row_03_a_row_is_learned_first_and_can_be_drawn_at_once():
 
 
 def test_row_04_theorem_and_appendix_are_two_forms_with_names():
-    settings = {"mu": 0.1, "c": 30.0, "dim": 10, "delta": 0.05}
-    theorem, appendix = theory.bound_theorem(10**4, **settings), theory.bound_appendix(10**4, **settings)
+    bounds = Bounds(mu=0.1, c=30.0, dim=10)
+    theorem, appendix = bounds.theorem(10**4), bounds.appendix(10**4)
     assert theorem.expectation < appendix.expectation  # sqrt(mu beta)/mu against sqrt(beta/mu)/mu
     # "in expectation", and yet it depends on the probability of failing
-    assert theory.bound_theorem(10**4, **(settings | {"delta": 1e-6})).expectation > theorem.expectation
-    squares = theory.L(50, mu=0.1, c=30.0) ** 2
-    assert (
-        squares <= theory.gamma(np.arange(1, 51), c=30.0) ** 2
-    ).all()  # a product of factors below 1: minus, not plus
+    assert Bounds(mu=0.1, c=30.0, dim=10, delta=1e-6).theorem(10**4).expectation > theorem.expectation
+    # a product of factors below 1: minus, not plus
+    assert (bounds.L(50) ** 2 <= bounds.gamma(np.arange(1, 51)) ** 2).all()
 
 
 @pytest.mark.parametrize("mu", [1.0, 0.5, 0.02])
@@ -175,7 +174,8 @@ def test_row_06_both_steps_have_a_name():
 
 @pytest.mark.parametrize(("dim", "smallest"), [(2, 1.0), (10, 0.3), (50, 4.0)])
 def test_row_07_the_condition_on_c_is_c_lambda_over_8d(dim, smallest):
-    mu, c = theory.pege_mu_c(dim, smallest)
+    bounds = Bounds.of_pege(dim, smallest)
+    mu, c = bounds.mu, bounds.c
     assert mu * c / 4 == pytest.approx(c * smallest / (8 * dim))
     assert mu * c / 4 == pytest.approx(0.75)
     box = 4 * dim / (3 * smallest)
@@ -506,10 +506,10 @@ def test_row_20_kappa_is_never_a_factor_of_the_step_size():
 def test_row_23_K1_grows_like_log_n():
     """Theorem 2 prints log^2 n; the terms of K_1 give one logarithm, and d once mu is of order 1/d."""
     n = np.array([10**4, 10**8, 10**12])
-    mu, c = theory.pege_mu_c(10, 1.0)
+    bounds = Bounds.of_pege(10, 1.0)
     # every term by itself, so that n need not be summed over
-    beta = np.sqrt(theory.beta(n.astype(float), dim=10, delta=0.05) / mu)
-    terms = np.sqrt(theory.h(n)) + (np.sqrt(2) / mu + beta)
+    beta = np.sqrt(bounds.beta(n.astype(float)) / bounds.mu)
+    terms = np.sqrt(bounds.h(n)) + (np.sqrt(2) / bounds.mu + beta)
     ratio = terms / np.log(n)
     assert ratio[2] < ratio[0] * 1.05
-    assert c * mu / 4 == pytest.approx(0.75)
+    assert bounds.c * bounds.mu / 4 == pytest.approx(0.75)

@@ -39,7 +39,9 @@ CLAIMS = [report.Claim(f"Claim {k}.", "Measured.", verdict) for k, verdict in en
 PAGE = report.Page(
     "A page", "Its lead.", [report.Section("one", "One", ["Text."], [LINES, DOTS, TABLE], "found.")], {"seed": "3"}
 )
-TOLD = report.Section("one", "One", ["Method."], [LINES, TABLE], "", CLAIMS, [report.Finding("A thing.", DOTS)])
+TOLD = report.Section(
+    "one", "One", ["Method."], [LINES, TABLE], "", CLAIMS, [report.Finding("What?", "A thing.", DOTS)]
+)
 STORY = report.Page("A story", "", [TOLD])
 LABELS = {"slow", "fast", "here", "two", "a", "b"}
 
@@ -258,7 +260,7 @@ def test_numbers_stay_numbers(cell):
 
 def test_a_story_opens_with_findings_and_claims_and_folds_its_details():
     text = report.html(STORY)
-    order = ["A thing.", "Of 3 claims of the paper, 1 hold, 1 hold in part, 1 do not hold.", "<h2>One</h2>",
+    order = ["What?", "A thing.", "Of 3 claims of the paper, 1 hold, 1 hold in part, 1 do not hold.", "<h2>One</h2>",
              'id="figure-growth"', "<details>", "Method.", 'id="table-sums"']  # fmt: skip
     places = [text.index(part) for part in order]
     assert places == sorted(places)
@@ -268,7 +270,8 @@ def test_a_story_opens_with_findings_and_claims_and_folds_its_details():
     assert data["findings"] == ["A thing."]
     assert data["claims"] == [[claim.verdict, claim.claim, claim.measured] for claim in CLAIMS]
     words = report.markdown(STORY, "f")
-    assert "- A thing." in words
+    assert "- **What?** A thing." in words
+    assert "Of 3 claims of the paper" in words
     assert "| ✗ does not hold | Claim 2. | Measured. |" in words
 
 

@@ -193,9 +193,13 @@ def test_progress_counts_rounds():
 @pytest.mark.parametrize(
     ("call", "error", "complaint"),
     [
-        (lambda p, e: simulate(p, e, 0), SettingsError, "rounds must be at least 1, got 0"),
+        (lambda p, e: simulate(p, e, 0), SettingsError, "rounds must be a whole number of at least 1, got 0"),
         (lambda p, e: simulate(p, e, 10, points=[11]), SettingsError, r"points must lie in 1 ... 10, got 10 ... 11"),
-        (lambda p, e: simulate(p, e, 10, points=[0]), SettingsError, "points must lie in 1 ... 10"),
+        (
+            lambda p, e: simulate(p, e, 10, points=[0]),
+            SettingsError,
+            "a point must be a whole number of at least 1, got 0",
+        ),
         (lambda p, e: simulate(p, e, 10, engine="fast"), SettingsError, "engine must be 'compiled' or 'python'"),
         (lambda p, e: simulate(p, FixedArms(3, 4), 10), DimensionError, "dim=6, but the environment has dim=3"),
         (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from driftls.study.results import LeaderboardRow, Row, curves, leaderboard, pareto, sensitivity
+from driftls.study.results import Row, curves, leaderboard, sensitivity
 
 
 def row(policy, seed, regret, *, stage="report", cost=1.0, error="", **knobs):
@@ -32,15 +32,6 @@ def test_the_leaderboard_pairs_seeds_and_counts_failures():
     assert second.difference_half < 0.2 * second.half  # luck that both share is taken out
     assert (third.runs, third.failed, math.isnan(third.p)) == (2, 1, True)
     assert (second.told_apart, third.told_apart) == (True, False)
-
-
-def test_the_front_has_whoever_nobody_cheaper_beats():
-    made = [
-        LeaderboardRow("p", name, "", mean, 0.0, 1, 0, 0.0, 0.0, math.nan, cost)
-        for name, mean, cost in (("slow", 1.0, 9.0), ("fast", 3.0, 1.0), ("worse", 4.0, 2.0), ("same", 1.0, 10.0))
-    ]
-    assert [one.policy for one in pareto(made, larger=False)] == ["fast", "slow"]
-    assert [one.policy for one in pareto(made, larger=True)] == ["fast", "worse"]
 
 
 def test_the_effect_of_a_knob_is_the_mean_over_the_others():

@@ -350,7 +350,7 @@ def test_a_setting_out_of_bounds_is_refused_by_name(name: str) -> None:
     for value in (-1, float("nan")):
         with pytest.raises(SettingsError, match=f"^{name} must be a .*number from .* to .*, got {value}"):
             SyntheticDay(**{name: value})
-    with pytest.raises(SettingsError, match="size must be at least 1 line, got 0"):
+    with pytest.raises(SettingsError, match="lines of a block must be a whole number of at least 1, got 0"):
         next(synthetic_day(lines=5).blocks(0))
 
 

@@ -102,7 +102,7 @@ def test_a_shift_of_the_rewards_changes_no_decision():
 def test_rls_is_ridge_regression_on_standardised_rows():
     X, y = table(4, False)
     tracker = RLS(DIM).partial_fit(X, y)
-    unit, mean = tracker.units.arrays["unit"], tracker.units.arrays["mean"]
+    unit, mean = tracker.units.arrays["unit"], tracker.units.arrays["means"]
     Z = np.column_stack([(X - mean) * unit, np.full(ROWS, tracker.units.frame["constant"])])
     theta = np.linalg.solve(Z.T @ Z + np.eye(DIM + 1), Z.T @ (y - tracker.units.frame["offset"]))
     np.testing.assert_allclose(tracker.coefficients(), theta, atol=1e-9)
@@ -120,7 +120,7 @@ def test_units_are_the_spread_of_dense_features_and_the_size_of_sparse_ones():
     spread = square - X.mean(0) ** 2 * n / (n + 1)
     np.testing.assert_allclose(dense.units.arrays["unit"], 1 / np.sqrt(spread), rtol=0.03)  # small changes wait
     np.testing.assert_allclose(sparse.units.arrays["unit"], 1 / np.sqrt(square), rtol=0.03)
-    assert not sparse.units.arrays["mean"].any()
+    assert not sparse.units.arrays["means"].any()
 
 
 def test_a_large_feature_does_not_keep_saga_from_learning():

@@ -473,9 +473,6 @@ def printed_gd():
 @pytest.mark.parametrize(
     ("tracker", "width", "complaint"),
     [
-        (lambda: saga(history=Window(9)), DiagonalWidth(), "rows that leave a Window"),
-        (lambda: saga(history=Window(9)), ExactWidth(), "rows that leave a Window"),
-        (lambda: saga(history=Window(9)), SampleWidth(), "rows that leave a Window"),
         (lambda: CD(DIM, discount=0.9, **RAW), SampleWidth(), "cannot discount"),
         (lambda: CD(DIM, discount=0.9, history=Growing(), **RAW), PhiWidth(), "cannot discount"),
         (lambda: CD(DIM, **RAW), PhiWidth(), "history=Growing"),

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftls.errors import CorruptFileError, SettingsError, TruncatedFileError
-from driftls.logs import Block, Counts, Event, LogFormatError, read, synthetic_day, yahoo
+from driftls.logs import Block, Counts, Event, LogFormatError, parser, read, synthetic_day, yahoo
 from driftls.logs.log import MOST_EXAMPLES
 from driftls.logs.synthetic.text import r6b_text
 
@@ -96,17 +96,17 @@ def check_line(line: bytes, kind: str, before: bytes = b"") -> None:
     """The parser and the oracle agree on a line, given an array that ends where the line does"""
     number = yahoo.NAME.index(kind)
     filling = yahoo._Filling(number, 2)
-    filling.clock[yahoo.LAST] = -1
+    filling.clock[parser.LAST] = -1
     data = np.frombuffer(bytearray(before + line), np.uint8)
-    status, at, where = yahoo.parse(number, data, 0, len(data), filling.columns, filling.clock)
-    expected = oracle(line, kind, int(filling.clock[yahoo.LAST]) if before else -1)
+    status, at, where = parser.parse(number, data, 0, len(data), filling.columns, filling.clock)
+    expected = oracle(line, kind, int(filling.clock[parser.LAST]) if before else -1)
     if isinstance(expected, Event):
-        assert (status, at) == (yahoo.DONE, len(data)), line
+        assert (status, at) == (parser.DONE, len(data)), line
         assert filling.take()[-1] == expected, line
     elif expected == "dropped":
-        assert (status, filling.clock[yahoo.DROPPED_LINES]) == (yahoo.DONE, 1), line
+        assert (status, filling.clock[parser.DROPPED_LINES]) == (parser.DONE, 1), line
     else:
-        assert status in yahoo.EXPECTED, line
+        assert status in parser.EXPECTED, line
         assert at == len(before), line
         assert at <= where < len(data), line
 
@@ -429,8 +429,8 @@ def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("call", "message"),
     [
         (lambda path: read(path, on_error="ignore"), "on_error must be 'raise' or 'skip', got 'ignore'"),
-        (lambda path: list(read(path, block=0)), "at least 1 line, got 0"),
-        (lambda path: list(read(path).blocks(-1)), "at least 1 line, got -1"),
+        (lambda path: list(read(path, block=0)), "lines of a block must be a whole number of at least 1, got 0"),
+        (lambda path: list(read(path).blocks(-1)), "lines of a block must be a whole number of at least 1, got -1"),
         (lambda path: read([]), "at least one file"),
     ],
 )

@@ -33,8 +33,6 @@ def generator_of(seed: Seed) -> np.random.Generator:
 class Draws:
     """A reproducible, saveable stream of uniforms on [0, 1).
 
-    Examples
-    --------
     >>> a, b = Draws(7), Draws(7)
     >>> bool((np.concatenate([a.take(3), a.take(9)]) == b.take(12)).all())
     True
@@ -58,23 +56,24 @@ class Draws:
 
     def enlarge(self, size: int) -> None:
         """Have room for more draws at a time; none is lost."""
-        unread = self.unread()
-        self.tape = np.empty(size)
-        self.tape[size - unread.size :] = unread
-        self.cursor[0] = size - unread.size
+        self._stand(np.empty(size), self.unread())
+
+    def _stand(self, tape: NDArray[np.float64], unread: NDArray[np.float64]) -> None:
+        """Have `unread` ahead of the cursor."""
+        tape[tape.size - unread.size :] = unread
+        self.tape, self.cursor[0] = tape, tape.size - unread.size
 
     def take(self, count: int) -> NDArray[np.float64]:
         """The next `count` uniforms."""
-        out = np.empty(count)
-        done = 0
-        while done < count:
-            piece = min(count - done, self.tape.size)
+        pieces = []
+        while count > 0:
+            piece = min(count, self.tape.size)
             self.ready(piece)
             at = int(self.cursor[0])
-            out[done : done + piece] = self.tape[at : at + piece]
+            pieces.append(self.tape[at : at + piece].copy())
             self.cursor[0] += piece
-            done += piece
-        return out
+            count -= piece
+        return np.concatenate(pieces) if pieces else np.empty(0)
 
     def unread(self) -> NDArray[np.float64]:
         """What was drawn and not yet read: part of the state."""
@@ -100,17 +99,12 @@ class Draws:
                 raise CorruptFileError(f"{place} of the random state must lie in 0 ... {most}, got {found!r}.")
         bits = getattr(np.random, name)()
         bits.state = {name: value for name, value in header.items() if name != "tape"}
-        if size != self.tape.size:
-            self.tape = np.empty(size)
         self.generator = np.random.Generator(bits)
-        self.tape[self.tape.size - unread.size :] = unread
-        self.cursor[0] = self.tape.size - unread.size
+        self._stand(self.tape if size == self.tape.size else np.empty(size), unread)
 
 
 def _plain(value: Any) -> Any:
     """The same, of types that JSON has."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

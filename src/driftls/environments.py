@@ -19,8 +19,9 @@ import numpy.typing as npt
 from numpy.random import Generator, SeedSequence, default_rng
 from scipy.sparse import csr_array
 
-from driftls.draws import Seed
+from driftls.draws import Seed, generator_of
 from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.inputs import as_number, as_numbers, as_whole
 
 __all__ = ["ChurningPool", "Environment", "FixedArms", "FreshContexts", "Jumps", "Pool", "Rotates"]
 
@@ -108,9 +109,12 @@ class Environment(ABC):
     ) -> None:
         if reward not in ("gaussian", "bounded", "bernoulli"):
             raise SettingsError(f'reward must be "gaussian", "bounded" or "bernoulli", got {reward!r}.')
+        dim, sigma = as_whole(dim, "dim"), as_number(sigma, "sigma")
+        if moves is not None and not isinstance(moves, Jumps | Rotates):
+            raise SettingsError(f"moves must be Jumps(every) or Rotates(period), got {moves!r}.")
         if not 0.0 <= sigma < np.inf or (reward == "bounded" and sigma > 3**-0.5):
             raise SettingsError(f"sigma must be at least 0, and at most 0.577 if |xi| <= 1; got {sigma}.")
-        if moves and not (moves.every if isinstance(moves, Jumps) else moves.period) > 0:
+        if moves and not as_number(moves.every if isinstance(moves, Jumps) else moves.period, "a move's rounds") > 0:
             raise SettingsError(f"theta* can only move after a positive number of rounds, got {moves}.")
         self.dim, self.kind, self.sigma, self.moves = dim, reward, sigma, moves
         self.bernoulli = reward == "bernoulli"
@@ -120,7 +124,7 @@ class Environment(ABC):
         self._seed = _sequence(seed)
         self._thetas = _Stream(self._seed, 0, dim, lambda rng, size: _directions(rng, (size, self._free)))
         self._noise = _Stream(self._seed, 1, 1, self._draw_noise)
-        self._first = self._thetas.take(0, 1)[0] if theta is None else np.array(theta, dtype=float)
+        self._first = self._thetas.take(0, 1)[0] if theta is None else _numbers(theta, "theta")
         if theta is not None and self.bernoulli:
             raise SettingsError("Bernoulli rewards need means in [0, 1] and draw their own theta*.")
         self._length = float(np.linalg.norm(self._first))
@@ -178,9 +182,7 @@ class Pool(Environment):
 
     def __init__(self, dim: int, arms: int, **settings: Unpack[Settings]) -> None:
         super().__init__(dim, **settings)
-        if arms < 1:
-            raise SettingsError(f"A pool needs at least one arm, got arms={arms}.")
-        self.arms = arms
+        self.arms = as_whole(arms, "arms")
 
     def _arm_stream(self, width: int | None = None, *shape: int) -> _Stream:
         """Arms of ``width`` entries, dim if not given; ``shape`` of them an item."""
@@ -198,8 +200,7 @@ class Pool(Environment):
 
     def round(self, n: int) -> Round:
         """What round n offers."""
-        _check_rounds(n, 1)
-        arms, ids = self._arms(n, 1)
+        arms, ids, _, _ = self.block(n, 1)
         arms = arms if isinstance(arms, csr_array) or arms.ndim == 2 else arms[0]
         return Round(arms, None if ids is None else ids[0])
 
@@ -212,23 +213,19 @@ class Pool(Environment):
             theta = self.theta(n + a)
             if isinstance(arms, csr_array):
                 means[a:b] = (arms[a * self.arms : b * self.arms] @ theta).reshape(-1, self.arms)
-            else:  # the products of `mean`, one a round, so that they agree to the last bit
+            else:  # a product a round, so that blocks of any size agree to the last bit
                 means[a:b] = arms @ theta if arms.ndim == 2 else [rows @ theta for rows in arms[a:b]]
         return Block(arms, ids, means, noise)
-
-    def mean(self, n: int, arms: Array | csr_array) -> Array:
-        """x'theta*_n for each row x of ``arms``."""
-        return np.asarray(arms @ self.theta(n))
 
     def reward(self, n: int, k: int) -> float:
         """The reward of the k-th arm of round n."""
         if not 0 <= k < self.arms:
             raise InputError(f"Round {n} has the arms 0 ... {self.arms - 1}, got {k}.")
-        return self._observe(n, float(self.mean(n, self.round(n).arms)[k]))
+        return self._observe(n, float(self.block(n, 1).means[0, k]))
 
     def best(self, n: int) -> float:
         """The largest mean among the arms of round n."""
-        return float(self.mean(n, self.round(n).arms).max())
+        return float(self.block(n, 1).means.max())
 
 
 class FixedArms(Pool):
@@ -240,11 +237,12 @@ class FixedArms(Pool):
     """
 
     def __init__(self, dim: int, arms: int | Array = 100, **settings: Unpack[Settings]) -> None:
-        super().__init__(dim, arms if isinstance(arms, int) else len(arms), **settings)
-        if isinstance(arms, int):
-            self._rows = self._arm_stream().take(0, arms)
+        given = None if np.ndim(arms) == 0 else _numbers(arms, "arms")
+        super().__init__(dim, arms if given is None else len(given), **settings)  # type: ignore[arg-type]
+        if given is None:
+            self._rows = self._arm_stream().take(0, self.arms)
         else:
-            self._rows = np.array(arms, dtype=float)
+            self._rows = given
             if self._rows.shape != (self.arms, dim) or not np.isfinite(self._rows).all():
                 raise DimensionError(f"arms must be finite, with dim={dim} columns; shape {self._rows.shape}.")
             if self.bernoulli:
@@ -267,9 +265,7 @@ class ChurningPool(Pool):
 
     def __init__(self, dim: int, arms: int = 20, *, every: int = 50, **settings: Unpack[Settings]) -> None:
         super().__init__(dim, arms, **settings)
-        if every < 1:
-            raise SettingsError(f"every must be at least one round, got {every}.")
-        self.every = every
+        self.every = as_whole(every, "every")
         self._vectors = self._arm_stream()
 
     def _arms(self, n: int, count: int) -> tuple[Array, Ids]:
@@ -291,7 +287,7 @@ class FreshContexts(Pool):
 
     def __init__(self, dim: int, arms: int = 20, *, nnz: int | None = None, **settings: Unpack[Settings]) -> None:
         super().__init__(dim, arms, **settings)
-        if nnz is not None and not 1 + self.bernoulli <= nnz <= dim:
+        if nnz is not None and not 1 + self.bernoulli <= as_whole(nnz, "nnz") <= dim:
             raise SettingsError(f"nnz must lie in [{1 + self.bernoulli}, {dim}] here, got {nnz}.")
         self.nnz = nnz
         self._vectors = self._arm_stream(nnz, arms)
@@ -341,11 +337,16 @@ class _Stream:
 
 
 def _sequence(seed: Seed) -> SeedSequence:
-    if not isinstance(seed, Generator):
-        return seed if isinstance(seed, SeedSequence) else SeedSequence(seed)
-    child = seed.spawn(1)[0].bit_generator.seed_seq
-    assert isinstance(child, SeedSequence)
-    return child
+    if isinstance(seed, SeedSequence):
+        return seed
+    rng = seed.spawn(1)[0] if isinstance(seed, Generator) else generator_of(seed)
+    sequence = rng.bit_generator.seed_seq
+    assert isinstance(sequence, SeedSequence)
+    return sequence
+
+
+def _numbers(values: npt.ArrayLike, name: str) -> Array:
+    return as_numbers(values, f"{name} must be an array").astype(np.float64)
 
 
 def _directions(rng: Generator, shape: tuple[int, ...]) -> Array:
@@ -361,5 +362,5 @@ def _with_intercept(directions: Array) -> Array:
 
 
 def _check_rounds(n: int, count: int) -> None:
-    if n < 1 or count < 1:
+    if as_whole(n, "a round", -(2**62)) < 1 or as_whole(count, "count", -(2**62)) < 1:
         raise InputError(f"Rounds count from 1 and a block has at least one, got n={n}, count={count}.")

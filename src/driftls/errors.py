@@ -5,6 +5,8 @@ Every message says what was expected, what came, and what to do.
 
 from __future__ import annotations
 
+import errno
+
 __all__ = [
     "ConditioningWarning",
     "CorruptFileError",
@@ -15,11 +17,14 @@ __all__ = [
     "InputError",
     "LogFormatError",
     "MissingExtraError",
+    "MissingFileError",
     "NewerFileError",
     "OlderFileError",
     "SettingsError",
+    "StorageError",
     "TruncatedFileError",
     "missing_extra",
+    "storage_error",
 ]
 
 
@@ -45,6 +50,14 @@ class SettingsError(DriftlsError, ValueError):
 
 class DivergenceError(DriftlsError, ArithmeticError):
     """The iterate is running away; raised while every number is still finite."""
+
+
+class StorageError(DriftlsError, OSError):
+    """A file that cannot be read or written: no such folder, no permission, no room."""
+
+
+class MissingFileError(StorageError, FileNotFoundError):
+    """There is no file of that name."""
 
 
 class FileFormatError(DriftlsError, ValueError):
@@ -78,3 +91,24 @@ class ConditioningWarning(UserWarning):
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
     """The one sentence that every optional feature says when its package is missing."""
     return MissingExtraError(f"{purpose} needs {package}, which is not installed. Run: pip install 'driftls[{extra}]'")
+
+
+_REMEDIES = {
+    errno.ENOENT: "Check the path.",
+    errno.ENOTDIR: "A file is where a folder is needed: pass another path.",
+    errno.EEXIST: "A file is where a folder is needed: pass another path.",
+    errno.EISDIR: "Pass the name of a file.",
+    errno.ENOSPC: "Make room on the disk, then try again.",
+    errno.EACCES: "Pass a place where you have permission.",
+    errno.EPERM: "Pass a place where you have permission.",
+    errno.EROFS: "Pass a place that can be written to.",
+    errno.ENAMETOOLONG: "Pass a shorter name.",
+}
+
+
+def storage_error(error: OSError, path: object = None) -> StorageError:
+    """What the system says, of the path that the caller knows, with what to do about it."""
+    name, said = path or error.filename, (error.strerror or str(error)).rstrip(".")
+    kind = MissingFileError if error.errno == errno.ENOENT else StorageError
+    remedy = _REMEDIES.get(error.errno or 0, "Check the path and the disk.")
+    return kind(f"{name}: {said}. {remedy}" if name else f"{said}. {remedy}")

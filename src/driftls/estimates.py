@@ -34,6 +34,7 @@ from driftls.logs.shown import Logging
 __all__ = ["Advice", "Estimate", "Weighted", "advise", "likelihood_interval", "mean_reward", "wilson"]
 
 Floats = NDArray[np.float64]
+Bounds = tuple[float, float]
 LEVEL = 0.95
 NORMAL = 1.959963984540054  # its two-sided quantile
 IMPOSSIBLE = 1e6  # a log likelihood ratio
@@ -72,21 +73,17 @@ def wilson(hits: float, count: float) -> Estimate:
     return Estimate(rate, low, high)
 
 
-def mean_reward(rewards: Floats, *, bounds: tuple[float, float] | None = None) -> Estimate:
+def mean_reward(rewards: Floats, *, bounds: Bounds | None = None) -> Estimate:
     """The mean of rewards between `bounds`: Wilson's interval for clicks, the likelihood one for other rewards."""
-    if rewards.size == 0:
-        return NOTHING
-    low, high = reward_bounds(rewards) if bounds is None else bounds
     if np.isin(rewards, (0.0, 1.0)).all():
         return wilson(float(rewards.sum()), rewards.size)
-    return _estimate(rewards, np.ones(rewards.size), lambda v: (low - v, high - v), (low, high))
+    bounds = reward_bounds(rewards) if bounds is None else bounds
+    return _ratio(rewards, None, bounds, bounds)
 
 
-def reward_bounds(rewards: Floats) -> tuple[float, float]:
+def reward_bounds(rewards: Floats) -> Bounds:
     """The range of rewards where none is told: 0 to 1, or what was seen if that goes beyond."""
-    if rewards.size == 0:
-        return 0.0, 1.0
-    return min(0.0, float(rewards.min())), max(1.0, float(rewards.max()))
+    return float(rewards.min(initial=0.0)), float(rewards.max(initial=1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +117,7 @@ class Weighted:
     weight: Floats
     predicted: Floats | None = None
     model_value: Floats | None = None
-    bounds: tuple[float, float] | None = None
+    bounds: Bounds | None = None
     most: float | None = None
 
     def __post_init__(self) -> None:
@@ -154,41 +151,34 @@ class Weighted:
         """The share of lines that say nothing, since the policy would never have shown what they show."""
         return float(np.mean(self.weight == 0.0)) if len(self) else 1.0
 
-    @property
-    def mean_weight(self) -> float:
-        """About 1 if p is right; less by what the policy shows and the log could not have shown."""
-        return float(self.weight.mean()) if len(self) else 0.0
-
     # -- the estimates -------------------------------------------------------------------------------------------
+
+    def all(self) -> dict[str, Estimate]:
+        """Every estimate, by its name; those that need a model only if there is one."""
+        names = (*UNMODELLED, *MODELLED) if self.predicted is not None else UNMODELLED
+        return {name: getattr(self, name) for name in names}
 
     @cached_property
     def ips(self) -> Estimate:
         """Inverse propensity scoring."""
         (low, high), most = self._bounds, self._most
-        return _mean(self.weight * self.reward, (min(0.0, most * low), max(0.0, most * high)), self._bounds)
+        return _ratio(self.weight * self.reward, None, (min(0.0, most * low), max(0.0, most * high)), self._bounds)
 
     @cached_property
     def snips(self) -> Estimate:
         """Self-normalised inverse propensity scoring."""
-        if not self.weight.any():
-            return NOTHING
         (low, high), most = self._bounds, self._most
-        return _estimate(
-            self.weight * self.reward, self.weight, lambda v: (most * (low - v), most * (high - v)), self._bounds
-        )
+        return _ratio(self.weight * self.reward, self.weight, (most * low, most * high), self._bounds, most)
 
-    def clipped_ips(self, most: float | None = None) -> Estimate:
-        """Inverse propensity scoring with no weight above `most`; by default `clip`. The interval is that of `ips`."""
-        if not len(self):
-            return NOTHING
-        weight = np.minimum(self.weight, self.clip if most is None else most)
-        return _with(float(np.mean(weight * self.reward)), self.ips.low, self.ips.high, self._bounds)
+    @property
+    def clipped_ips(self) -> Estimate:
+        """Inverse propensity scoring with no weight above `clip`. The interval is that of `ips`."""
+        return self._beside(self.ips, np.minimum(self.weight, self.clip) * self.reward)
 
     @property
     def dm(self) -> Estimate:
         """The direct method. The interval is that of `dr`: how wrong the model is shows there alone."""
-        value = self._model()[1]
-        return _with(float(value.mean()), self.dr.low, self.dr.high, self._bounds) if len(self) else NOTHING
+        return self._beside(self.dr, self._model()[1])
 
     @cached_property
     def dr(self) -> Estimate:
@@ -198,16 +188,13 @@ class Weighted:
             return NOTHING
         least = float(value.min()) + most * min(0.0, low - float(predicted.max()))
         largest = float(value.max()) + most * max(0.0, high - float(predicted.min()))
-        return _mean(value + self.weight * (self.reward - predicted), (least, largest), self._bounds)
+        return _ratio(value + self._correction, None, (least, largest), self._bounds)
 
-    def switch_dr(self, most: float | None = None) -> Estimate:
-        """Doubly robust up to the weight `most` (`switch`, if not given), then the model. The interval is `dr`'s."""
-        predicted, value = self._model()
-        if not len(self):
-            return NOTHING
-        weight = np.where(self.weight <= (self.switch if most is None else most), self.weight, 0.0)
-        found = float(np.mean(value + weight * (self.reward - predicted)))
-        return _with(found, self.dr.low, self.dr.high, self._bounds)
+    @property
+    def switch_dr(self) -> Estimate:
+        """Doubly robust up to the weight `switch`, then the model. The interval is that of `dr`."""
+        kept = np.where(self.weight <= self.switch, self._correction, 0.0)
+        return self._beside(self.dr, self._model()[1] + kept)
 
     @property
     def shrunk_dr(self) -> Estimate:
@@ -216,15 +203,12 @@ class Weighted:
         With the correction C and its variance V, the share max(0, 1 - V / C^2) of C is taken (positive-part James and
         Stein): near `dm` where the model is right, near `dr` where it is wrong and lines enough say so.
         """
-        predicted, value = self._model()
-        if not len(self):
-            return NOTHING
-        terms = self.weight * (self.reward - predicted)
-        correction, variance = float(terms.mean()), float(terms.var()) / len(self)
-        share = max(0.0, 1.0 - variance / correction**2) if correction else 0.0
-        return _with(float(value.mean()) + share * correction, self.dr.low, self.dr.high, self._bounds)
+        terms, share = self._correction, 0.0
+        if len(self) and (correction := float(terms.mean())):
+            share = max(0.0, 1.0 - float(terms.var()) / len(self) / correction**2)
+        return self._beside(self.dr, self._model()[1] + share * terms)
 
-    # -- thresholds ----------------------------------------------------------------------------------------------
+    # -- parts ---------------------------------------------------------------------------------------------------
 
     @property
     def clip(self) -> float:
@@ -240,53 +224,55 @@ class Weighted:
         used = self.weight[self.weight > 0.0]
         if used.size == 0:
             return 0.0
-        predicted, value = self._model()
-        correction, best, least = self.weight * (self.reward - predicted), float(used.max()), np.inf
+        dr, best, least = self._model()[1] + self._correction, float(used.max()), np.inf
         for most in np.unique(np.quantile(used, np.linspace(0.05, 1.0, 20))):
-            out = np.where(self.weight > most, correction, 0.0)
-            noise = float(out.var()) / len(self)
-            bias = max(float(out.mean()) ** 2 - noise, 0.0)
-            error = float((value + correction - out).var()) / len(self) + bias
+            out = np.where(self.weight > most, self._correction, 0.0)
+            bias = max(float(out.mean()) ** 2 - float(out.var()) / len(self), 0.0)
+            error = float((dr - out).var()) / len(self) + bias
             if error < least:
                 best, least = float(most), error
         return best
 
-    # -- parts ---------------------------------------------------------------------------------------------------
-
     @cached_property
-    def _bounds(self) -> tuple[float, float]:
+    def _bounds(self) -> Bounds:
         return reward_bounds(self.reward) if self.bounds is None else self.bounds
 
     @property
     def _most(self) -> float:
         return max(self.largest_weight, self.most or 0.0, 1.0)
 
+    @cached_property
+    def _correction(self) -> Floats:
+        return self.weight * (self.reward - self._model()[0])
+
     def _model(self) -> tuple[Floats, Floats]:
         if self.predicted is None or self.model_value is None:
             raise SettingsError("this estimate needs a model: pass `predicted` and `model_value`.")
         return self.predicted, self.model_value
 
+    def _beside(self, unbiased: Estimate, terms: Floats) -> Estimate:
+        """The mean of terms, with the interval of an estimate that is not biased."""
+        return _held(float(terms.mean()), (unbiased.low, unbiased.high), self._bounds) if len(self) else NOTHING
 
-def _with(value: float, low: float, high: float, bounds: tuple[float, float]) -> Estimate:
+
+UNMODELLED = ("ips", "snips", "clipped_ips")
+MODELLED = ("dm", "dr", "switch_dr", "shrunk_dr")
+
+
+def _held(value: float, interval: Bounds, bounds: Bounds) -> Estimate:
     """The interval holds the value, unless that left the bounds, as weighted sums can."""
     inside = min(max(value, bounds[0]), bounds[1])
-    return Estimate(value + 0.0, min(low, inside) + 0.0, max(high, inside) + 0.0)  # + 0.0: no -0.0
+    return Estimate(value + 0.0, min(interval[0], inside) + 0.0, max(interval[1], inside) + 0.0)  # + 0.0: no -0.0
 
 
-def _mean(terms: Floats, support: tuple[float, float], bounds: tuple[float, float]) -> Estimate:
-    """The mean of terms within `support`, as a reward, which lies within `bounds`."""
-    low, high = support
-    return _estimate(terms, np.ones(len(terms)), lambda v: (low - v, high - v), bounds)
-
-
-def _estimate(
-    top: Floats, bottom: Floats, support: Callable[[float], tuple[float, float]], bounds: tuple[float, float]
-) -> Estimate:
-    if len(top) == 0:
+def _ratio(top: Floats, bottom: Floats | None, support: Bounds, bounds: Bounds, most: float = 1.0) -> Estimate:
+    """sum(top) / sum(bottom), or the mean of top: terms within `support`, over weights of at most `most`."""
+    bottom = np.ones(len(top)) if bottom is None else bottom
+    if not bottom.any():
         return NOTHING
-    value = float(top.sum() / bottom.sum())
-    low, high = likelihood_interval(top, bottom, support, bounds)
-    return _with(value, low, high, bounds)
+    low, high = support
+    interval = likelihood_interval(top, bottom, lambda v: (low - most * v, high - most * v), bounds)
+    return _held(float(top.sum() / bottom.sum()), interval, bounds)
 
 
 # -- which one to take -------------------------------------------------------------------------------------------------
@@ -322,9 +308,7 @@ def advise(logging: Logging, *, fixed: bool) -> Advice:
 # -- the interval ------------------------------------------------------------------------------------------------------
 
 
-def likelihood_interval(
-    top: Floats, bottom: Floats, support: Callable[[float], tuple[float, float]], bounds: tuple[float, float]
-) -> tuple[float, float]:
+def likelihood_interval(top: Floats, bottom: Floats, support: Callable[[float], Bounds], bounds: Bounds) -> Bounds:
     """The 95% empirical-likelihood interval of sum(top) / sum(bottom), for terms of bounded support.
 
     A ratio v is kept while some distribution of the terms x = top - v bottom within ``support(v)`` has mean 0 and a
@@ -359,7 +343,7 @@ def likelihood_interval(
     return ends[0], ends[1]
 
 
-def _likelihood(x: Floats, count: Floats, support: tuple[float, float]) -> float:
+def _likelihood(x: Floats, count: Floats, support: Bounds) -> float:
     """max over t of sum log(1 + t x), where 1 + t x is at least 0 on the whole support."""
     mean = float(count @ x)
     if mean == 0.0:
@@ -393,16 +377,9 @@ def _grouped(top: Floats, bottom: Floats, value: float) -> tuple[Floats, Floats,
         return top, bottom, np.ones(len(top))
     x = top - value * bottom
     order = np.argsort(x)
-    # Half of the groups are single terms, a quarter of them at either end.
-    tail = GROUPS // 2
-    starts = np.concatenate(
-        [
-            np.arange(tail),
-            np.linspace(tail, len(x) - tail, GROUPS).astype(np.int64),
-            len(x) - np.arange(tail - 1, 0, -1),
-        ]
-    )
-    starts = np.unique(starts)
+    tail = GROUPS // 2  # half of the groups are single terms, a quarter of them at either end
+    middle = np.linspace(tail, len(x) - tail, GROUPS).astype(np.int64)
+    starts = np.unique(np.concatenate([np.arange(tail), middle, len(x) - np.arange(tail - 1, 0, -1)]))
     count = np.diff(np.append(starts, len(x))).astype(np.float64)
     sums: list[Any] = [np.add.reduceat(column[order], starts) for column in (top, bottom)]
     return sums[0] / count, sums[1] / count, count

@@ -11,7 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.errors import InputError, SettingsError, missing_extra
+from driftls.errors import InputError, missing_extra
+from driftls.inputs import as_numbers, as_whole
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -47,8 +48,7 @@ class Evaluation:
 
     def table(self) -> str:
         """Rows, errors over all of them and over the last, each beside that of the running mean."""
-        head = f"{'rows':>12}{'MSE':>13}{'of the mean':>13}{'recent MSE':>13}{'of the mean':>13}{'R2':>8}"
-        lines = [head]
+        lines = [f"{'rows':>12}{'MSE':>13}{'of the mean':>13}{'recent MSE':>13}{'of the mean':>13}{'R2':>8}"]
         for n, mse, base, recent, recent_base in zip(
             self.points, self.mse, self.baseline, self.recent, self.recent_baseline
         ):
@@ -56,8 +56,7 @@ class Evaluation:
             lines.append(f"{n:>12,}{mse:>13.5g}{base:>13.5g}{recent:>13.5g}{recent_base:>13.5g}{r2:>8.3f}")
         return "\n".join(lines)
 
-    def __str__(self) -> str:
-        return self.table()
+    __str__ = table
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the errors against the number of rows; returns the axes."""
@@ -109,118 +108,81 @@ def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1, points: Ite
     >>> found.r2 > 0.97, found.rows
     (True, 500)
     """
-    if block < 1:
-        raise SettingsError(f"block must be at least 1 row, got {block}.")
-    sums, seconds = _Sums(points), {"predict": 0.0, "learn": 0.0}
-    for rows, targets in _blocks(X, y, block):
+    block = as_whole(block, "the rows of a block")
+    marks = None if points is None else sorted(as_whole(point, "a point") for point in points)
+    seconds = {"predict": 0.0, "learn": 0.0}
+    rows = total = absolute = 0.0  # so far: rows, the sum of their targets, and of absolute errors
+    sums, noted = np.zeros(2), [(0, 0.0, 0.0)]  # squared errors of the tracker and of the mean; those at each point
+    for X_block, targets in _blocks(X, y, block):
         before = time.perf_counter()
-        predicted = _predicted(tracker, rows, sums.rows)
+        predicted = _predicted(tracker, X_block, first=not rows)
         between = time.perf_counter()
-        tracker.partial_fit(rows, targets)
+        tracker.partial_fit(X_block, targets)
         seconds["learn"] += time.perf_counter() - between
         seconds["predict"] += between - before
-        sums.add(predicted, targets)
-    return sums.found(seconds)
+        # Row by row, so that points and the baseline do not depend on the block.
+        count = rows + np.arange(len(targets))
+        mean = (total + np.cumsum(targets) - targets) / np.maximum(count, 1.0)
+        squares = sums + np.cumsum(np.stack([targets - predicted, targets - mean], axis=1) ** 2, axis=0)
+        while (mark := _next(noted[-1][0], marks)) <= rows + len(targets):
+            noted.append((mark, *squares[int(mark - rows) - 1]))
+        rows, total, sums = rows + len(targets), total + float(targets.sum()), squares[-1]
+        absolute += float(np.abs(targets - predicted).sum())
+    if not rows:
+        raise InputError("there is no row to evaluate on.")
+    if noted[-1][0] < rows:
+        noted.append((int(rows), *sums))
+    table = np.array(noted)
+    (mse, baseline), (recent, recent_baseline) = (
+        (errors.T / counts).tolist()
+        for errors, counts in ((table[1:, 1:], table[1:, 0]), (np.diff(table[:, 1:], axis=0), np.diff(table[:, 0])))
+    )
+    return Evaluation(
+        rows=int(rows),
+        points=[point for point, *_ in noted[1:]],
+        mse=mse,
+        baseline=baseline,
+        recent=recent,
+        recent_baseline=recent_baseline,
+        mae=absolute / rows,
+        seconds=seconds,
+    )
 
 
-def _predicted(tracker: Any, rows: Any, seen: int) -> Floats:
+def _next(rows: int, points: list[int] | None) -> int:
+    """The next number of rows at which errors are noted."""
+    if points is not None:
+        return next((point for point in points if point > rows), 1 << 62)
+    scale = 10 ** len(str(rows)) // 10 if rows else 1
+    return next(scale * k for k in (1, 2, 5, 10) if scale * k > rows)
+
+
+def _predicted(tracker: Any, rows: Any, *, first: bool) -> Floats:
     try:
         return np.atleast_1d(np.asarray(tracker.predict(rows), np.float64))
     except (ValueError, AttributeError) as error:
         # scikit-learn's regressors predict nothing before their first rows; its NotFittedError is both of these.
-        if seen or not (isinstance(error, ValueError) and isinstance(error, AttributeError)):
+        if not first or not (isinstance(error, ValueError) and isinstance(error, AttributeError)):
             raise
         return np.zeros(rows.shape[0])
 
 
 def _blocks(X: Any, y: Any, block: int) -> Iterator[tuple[Any, Floats]]:
     """Pieces of at most `block` rows."""
-    for rows, targets in _given(X, y):
-        if not sp.issparse(rows):
-            rows = np.asarray(rows)
-        rows = rows.tocsr() if sp.issparse(rows) else rows
-        values = np.asarray(targets, np.float64)
-        if rows.ndim != 2 or values.shape != (rows.shape[0],):
-            raise InputError(
-                f"expected rows (n, dim) and as many targets, got shapes {rows.shape} and {values.shape}. "
-                "Reshape a single row to (1, dim)."
-            )
-        if not np.isfinite(values).all():
-            raise InputError(
-                f"target {int(np.flatnonzero(~np.isfinite(values))[0])} is not finite. Leave such rows out."
-            )
-        for begin in range(0, len(values), block):
-            yield rows[begin : begin + block], values[begin : begin + block]
-
-
-def _given(X: Any, y: Any) -> Iterable[tuple[Any, Any]]:
-    if y is not None:
-        return [(X, y)]
-    if hasattr(X, "shape") or not isinstance(X, Iterable):
+    if y is None and (hasattr(X, "shape") or not isinstance(X, Iterable)):
         raise InputError("evaluate needs rows and targets: evaluate(tracker, X, y), or an iterable of blocks (X, y).")
-    return _pairs(X)
-
-
-def _pairs(blocks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    for number, pair in enumerate(blocks):
+    for number, pair in enumerate([(X, y)] if y is not None else X):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InputError(f"block {number}: expected a pair (X, y), got {type(pair).__name__}.")
-        yield pair[0], pair[1]
-
-
-class _Sums:
-    """Squared errors of the tracker and of the mean so far, and what was noted of them"""
-
-    def __init__(self, points: Iterable[int] | None) -> None:
-        self.rows, self.total, self.absolute = 0, 0.0, 0.0
-        self.errors = np.zeros((2, 2))  # of the tracker and of the mean: over all rows, and since the last point
-        self.since = 0
-        self._points = None if points is None else sorted(points)
-        self._noted: list[tuple[float, ...]] = []
-
-    def add(self, predicted: Floats, targets: Floats) -> None:
-        """One row after the other, so that points and the baseline do not depend on the block"""
-        counts = self.rows + np.arange(len(targets))
-        before = self.total + np.concatenate(([0.0], np.cumsum(targets)[:-1]))
-        mean = np.divide(before, counts, out=np.zeros(len(targets)), where=counts > 0)
-        squares = np.stack([(targets - predicted) ** 2, (targets - mean) ** 2])
-        self.absolute += float(np.abs(targets - predicted).sum())
-        self.total += float(targets.sum())
-        at = 0
-        while at < len(targets):
-            upto = min(len(targets), at + max(1, self._next() - self.rows))
-            self.errors += squares[:, at:upto].sum(axis=1)[:, None]
-            self.rows, self.since, at = self.rows + upto - at, self.since + upto - at, upto
-            if self.rows == self._mark:
-                self.note()
-
-    def _next(self) -> int:
-        """The next number of rows at which errors are noted"""
-        if self._points is not None:
-            self._mark = next((point for point in self._points if point > self.rows), 1 << 62)
-        else:
-            scale = 10 ** len(str(self.rows)) // 10 if self.rows else 1
-            self._mark = next(scale * k for k in (1, 2, 5, 10) if scale * k > self.rows)
-        return self._mark
-
-    def note(self) -> None:
-        """Where things stand"""
-        self._noted.append((self.rows, *(self.errors[:, 0] / self.rows), *(self.errors[:, 1] / self.since)))
-        self.errors[:, 1], self.since = 0.0, 0
-
-    def found(self, seconds: dict[str, float]) -> Evaluation:
-        if not self.rows:
-            raise InputError("there is no row to evaluate on.")
-        if self.since:
-            self.note()
-        points, mse, baseline, recent, recent_baseline = (list(map(float, column)) for column in zip(*self._noted))
-        return Evaluation(
-            rows=self.rows,
-            points=[int(point) for point in points],
-            mse=mse,
-            baseline=baseline,
-            recent=recent,
-            recent_baseline=recent_baseline,
-            mae=self.absolute / self.rows,
-            seconds=seconds,
-        )
+        rows = pair[0].tocsr() if sp.issparse(pair[0]) else np.asarray(pair[0])
+        targets = as_numbers(pair[1], "targets must be an array").astype(np.float64)
+        if rows.ndim != 2 or targets.shape != (rows.shape[0],):
+            raise InputError(
+                f"expected rows (n, dim) and as many targets, got shapes {rows.shape} and {targets.shape}. "
+                "Reshape a single row to (1, dim)."
+            )
+        if not np.isfinite(targets).all():
+            wrong = int(np.flatnonzero(~np.isfinite(targets))[0])
+            raise InputError(f"target {wrong} is not finite. Leave such rows out.")
+        for begin in range(0, len(targets), block):
+            yield rows[begin : begin + block], targets[begin : begin + block]

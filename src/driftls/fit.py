@@ -45,17 +45,55 @@ class Sample(NamedTuple):
     y: Array
 
 
-class Sums(NamedTuple):
+class Sums:
     """Sums over the rows of a model: n, A = X'X, b = X'y, y'y; for SAGA its largest row and reward, and a sample."""
 
-    n: int
-    sparse: bool
-    A: Array
-    b: Array
-    yy: float
-    max_norm2: float = 0.0
-    max_y2: float = 0.0
-    sample: Sample | None = None
+    def __init__(self, dim: int, room: int | None) -> None:
+        self.A, self.b, self.yy = np.zeros((dim, dim)), np.zeros(dim), 0.0
+        self.n, self.sparse, self.room = 0, False, room
+        self.max_norm2 = self.max_y2 = 0.0
+        self.sample: Sample | None = None
+
+    def enter(self, X: Any, y: Array, rng: np.random.Generator) -> None:
+        """Add these rows."""
+        self.sparse = bool(sp.issparse(X))
+        gram = X.T @ X
+        if self.sparse:  # only where there is something: A may be far larger than a block
+            gram = gram.tocoo()
+            self.A[gram.row, gram.col] += gram.data
+        else:
+            self.A += gram
+        self.b += X.T @ y
+        self.yy += float(y @ y)
+        self.n += len(y)
+        if self.room is not None:
+            norms = (X.multiply(X) if self.sparse else X * X).sum(axis=1)
+            self.max_norm2, self.max_y2 = (
+                max(self.max_norm2, float(norms.max())),
+                max(self.max_y2, float((y * y).max())),
+            )
+            self.sample = smallest(self.sample, Sample(rng.random(len(y)), X, y), self.room)
+
+    def add(self, other: Sums) -> None:
+        """Add the rows of another shard."""
+        self.A += other.A
+        self.b += other.b
+        self.yy, self.n = self.yy + other.yy, self.n + other.n
+        self.max_norm2, self.max_y2 = max(self.max_norm2, other.max_norm2), max(self.max_y2, other.max_y2)
+        if other.sample is not None and self.room is not None:
+            self.sample = smallest(self.sample, other.sample, self.room)
+
+
+def smallest(old: Sample | None, new: Sample, room: int) -> Sample:
+    """The rows with the smallest keys of both, as many as there is room for."""
+    if old is not None:
+        if len(old.y) == room:  # most new rows are out at once
+            near = new.keys < old.keys[-1]
+            new = Sample(new.keys[near], new.X[near], new.y[near])
+        stack = sp.vstack if sp.issparse(new.X) else np.vstack
+        new = Sample(np.append(old.keys, new.keys), stack([old.X, new.X]), np.append(old.y, new.y))
+    order = np.argsort(new.keys)[:room]
+    return Sample(new.keys[order], new.X[order], new.y[order])
 
 
 def fit(
@@ -103,16 +141,22 @@ def fit(
     numbered = parallel.parallel_map(work, list(enumerate(shards)), workers=workers, cluster=cluster)
     for of_shard in parallel.in_order(numbered):
         for name, sums in of_shard.items():
-            total[name] = _add(total[name], sums, room) if name in total else sums
+            if name in total:
+                total[name].add(sums)
+            else:
+                total[name] = sums
         if progress is not None:
             progress(sum(sums.n for sums in of_shard.values()))
-    rows = sum(sums.n for sums in total.values())
-    if not rows:
+    if not total:
         raise SettingsError("there is nothing to fit: the shards hold no rows. Check the path.")
-    if isinstance(policy, DisjointLinUCB):
-        return Fit(_warm_disjoint(policy, total), rows)
-    [sums] = total.values()
-    return Fit(_warm_shared(policy, sums), rows)
+    for name, sums in total.items():
+        fill, errors = _solution(policy.tracker, sums)
+        of_rows: dict[str, Any] = {"sparse": sums.sparse, "squares": np.diag(sums.A), "n": sums.n, "errors": errors}
+        if isinstance(policy, DisjointLinUCB):
+            policy.warm(name, fill, **of_rows)
+        else:
+            policy.warm(fill, **of_rows)
+    return Fit(policy, sum(sums.n for sums in total.values()))
 
 
 def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
@@ -132,10 +176,8 @@ def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
             "fit takes sums of rows as they are, and this tracker measures features in units that it finds on its way. "
             "Build it with scale=False, intercept=False, and give the rows a constant."
         )
-    keeps = type(tracker.history)  # the plain History keeps no rows
-    if not (isinstance(tracker, RLS | CD) and keeps is History) and not (
-        isinstance(tracker, SAGA) and keeps is Reservoir
-    ):
+    keeps = History if isinstance(tracker, RLS | CD) else Reservoir  # the plain History keeps no rows
+    if not isinstance(tracker, RLS | CD | SAGA) or type(tracker.history) is not keeps:
         raise SettingsError(f"fit needs RLS, CD, or SAGA with history=Reservoir(capacity), got {tracker!r}.")
     if tracker.dim > MOST_FEATURES:
         raise SettingsError(
@@ -177,7 +219,7 @@ def _articles(path: str) -> list[int]:
     return list(dict.fromkeys(i for block in logs.read(path).blocks() for i in block.pool_ids.tolist()))
 
 
-# -- sums of a shard, where it is read, and of all shards --------------------------------------------------------------
+# -- sums of a shard, where it is read ---------------------------------------------------------------------------------
 
 
 def _sums(
@@ -190,8 +232,9 @@ def _sums(
     for block, y, *ids in read(shard):
         X, y = _checked(block, y, dim)
         for name, rows in _groups(ids[0]) if by_id else [(None, slice(None))] if len(y) else []:
-            sums = total.get(name) or Sums(0, False, np.zeros((dim, dim)), np.zeros(dim), 0.0)
-            total[name] = _enter(sums, X[rows], y[rows], room, rng)
+            if name not in total:
+                total[name] = Sums(dim, room)
+            total[name].enter(X[rows], y[rows], rng)
     return total
 
 
@@ -215,48 +258,7 @@ def _groups(ids: Any) -> list[tuple[Any, Any]]:
     return list(zip(names.tolist(), np.split(order, first[1:])))
 
 
-def _enter(sums: Sums, X: Any, y: Array, room: int | None, rng: np.random.Generator) -> Sums:
-    """The sums with more rows; A and b are added to in place."""
-    sparse = bool(sp.issparse(X))
-    gram = X.T @ X
-    if sparse:  # only where there is something: A may be far larger than a block
-        gram = gram.tocoo()
-        sums.A[gram.row, gram.col] += gram.data
-    else:
-        sums.A[...] += gram
-    sums.b[...] += X.T @ y
-    sums = sums._replace(n=sums.n + len(y), sparse=sparse, yy=sums.yy + float(y @ y))
-    if room is None:
-        return sums
-    norms = (X.multiply(X) if sparse else X * X).sum(axis=1)
-    sample = _smallest(sums.sample, Sample(rng.random(len(y)), X, y), room)
-    return sums._replace(
-        max_norm2=max(sums.max_norm2, float(norms.max())), max_y2=max(sums.max_y2, float((y * y).max())), sample=sample
-    )
-
-
-def _add(a: Sums, b: Sums, room: int | None) -> Sums:
-    sample = a.sample if b.sample is None else _smallest(a.sample, b.sample, room)
-    largest = max(a.max_norm2, b.max_norm2), max(a.max_y2, b.max_y2)
-    return Sums(a.n + b.n, a.sparse, a.A + b.A, a.b + b.b, a.yy + b.yy, *largest, sample)
-
-
-def _smallest(old: Sample | None, new: Sample, room: int | None) -> Sample:
-    """The rows with the smallest keys of both, as many as there is room for."""
-    if old is not None and len(old.y) == room:  # most new rows are out at once
-        near = new.keys < old.keys[-1]
-        new = Sample(new.keys[near], new.X[near], new.y[near])
-    if old is not None:
-        stack = sp.vstack if sp.issparse(new.X) else np.vstack
-        new = Sample(np.append(old.keys, new.keys), stack([old.X, new.X]), np.append(old.y, new.y))
-    order = np.argsort(new.keys)[:room]
-    return Sample(new.keys[order], new.X[order], new.y[order])
-
-
-# -- policies that start from sums -------------------------------------------------------------------------------------
-
-
-def _solution(tracker: Tracker, sums: Sums) -> tuple[Any, float]:
+def _solution(tracker: Tracker, sums: Sums) -> tuple[Callable[[Tracker], None], float]:
     """What puts the unused tracker where it would stand after all rows, and the sum of their squared errors."""
     ridge = sums.n * tracker.regularisation(sums.n)  # type: ignore[operator]
     exact = RLS(tracker.dim, regularisation=tracker.regularisation, method="cholesky", **RAW)
@@ -264,27 +266,10 @@ def _solution(tracker: Tracker, sums: Sums) -> tuple[Any, float]:
     theta = exact.theta
     errors = max(0.0, sums.yy - float(theta @ (2.0 * sums.b - sums.A @ theta)))
 
-    def fill(tracker: Any) -> None:
-        if isinstance(tracker, SAGA):
-            assert sums.sample is not None
-            sample = sums.sample
-            tracker.stand_at(theta, sample.X, sample.y, sums.n, sums.max_norm2, sums.max_y2)
-        else:
+    def fill(tracker: Tracker) -> None:
+        if isinstance(tracker, SAGA) and sums.sample is not None:
+            tracker.stand_at(theta, sums.sample.X, sums.sample.y, sums.n, sums.max_norm2, sums.max_y2)
+        elif isinstance(tracker, RLS | CD):
             tracker.set_sums(sums.A, sums.b, ridge, sums.n)
 
     return fill, errors
-
-
-def _warm_shared(policy: SharedPolicy, sums: Sums) -> SharedPolicy:
-    """One model for all arms."""
-    fill, errors = _solution(policy.tracker, sums)
-    policy.warm(fill, sparse=sums.sparse, squares=np.diag(sums.A), n=sums.n, errors=errors)
-    return policy
-
-
-def _warm_disjoint(policy: DisjointLinUCB, total: dict[Any, Sums]) -> DisjointLinUCB:
-    """A model for each arm id."""
-    for name, sums in total.items():
-        fill, errors = _solution(policy.tracker, sums)
-        policy.warm(name, fill, sparse=sums.sparse, squares=np.diag(sums.A), n=sums.n, errors=errors)
-    return policy

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.errors import DimensionError, DivergenceError, DriftlsError, InputError
+from driftls.errors import DimensionError, DivergenceError, DriftlsError, InputError, SettingsError
 from driftls.kernels import learn as learn_kernels
 from driftls.kernels import rows as row_kernels
 from driftls.kernels.parts import Frame
@@ -65,7 +65,7 @@ def as_numbers(values: Any, expected: str) -> NDArray[Any]:
     try:
         array = np.asarray(values)
         if array.dtype.kind == "O":
-            if any(isinstance(entry, str | bytes) for entry in array.flat):
+            if values is None or any(isinstance(entry, str | bytes) for entry in array.flat):
                 raise TypeError
             array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -90,6 +90,13 @@ def as_number(value: Any, called: str) -> float:
     if not abs(number) < row_kernels.LARGEST:
         raise InputError(f"{called} must be finite (and below 1e75), got {value!r}. Nothing was learned.")
     return number
+
+
+def as_whole(value: Any, called: str, least: int = 1) -> int:
+    """A setting that counts something."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise SettingsError(f"{called} must be a whole number of at least {least}, got {value!r}.")
+    return int(value)
 
 
 def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
@@ -224,6 +231,11 @@ class Stage:
         self.frame.set(sparse=sparse, dim=self.inner)
         self.y, self.begin, self.end = np.zeros(1), np.zeros(1, np.int64), np.zeros(1, np.int64)
         self.frame.set(y=self.y, start=self.begin, stop=self.end, count=1)
+        self._starts = np.zeros(2, np.int64)
+        if sparse:
+            self._source = Frame(ROWS)
+            self._source["start"] = self._starts
+            self.frame["source"] = self._source
         self._room(64 if sparse else self.inner)
 
     def measure(self, units: Frame) -> None:
@@ -257,6 +269,8 @@ class Stage:
         if self.y.size < count:
             self.y, self.begin, self.end = np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.int64)
             self.frame.set(y=self.y, start=self.begin, stop=self.end, count=count)
+            if self.sparse:
+                self._starts = self._source["start"] = np.zeros(count + 1, np.int64)
             if self.units is not None:
                 self._scratch_room()
 
@@ -326,32 +340,31 @@ class Stage:
 
     def _take_sparse(self, rows: Rows, count: int) -> None:
         indices, values, start, _ = rows
-        used = int(start[-1])
         if indices.dtype != INDEX:  # what does not fit must not become another index
-            indices = np.clip(indices, -1 if indices.dtype.kind == "i" else 0, MOST_INDEX)
+            indices = np.clip(indices, -1 if indices.dtype.kind == "i" else 0, MOST_INDEX).astype(INDEX)
         if values.dtype != FLOAT:
             values = _as_float(values)
-        if self.constant:
-            indices, values, start, _ = _pointed(start, indices, values, rows.shape)
-            self._room(used + count)
-            self._used[0] = used + count
-            where = np.arange(used) + np.repeat(np.arange(count), np.diff(start))
-            last = start[1:] + np.arange(count)
-            self.indices[where], self.values[where] = indices, values
-            self.indices[last], self.values[last] = self.dim, 1.0
-            self.begin[:count], self.end[:count] = start[:-1] + np.arange(count), last + 1
-        else:
-            self._room(used)
-            self._used[0] = used
-            self.indices[:used], self.values[:used] = indices[:used], values[:used]
-            self.begin[:count], self.end[:count] = start[:-1], start[1:]
+        self._starts[: count + 1] = start
+        used, room = self._starts.item(count), min(indices.size, values.size)
+        if not 0 <= used <= room:
+            raise fault(row_kernels.BAD_POINTER, "X", self.dim)
+        if self._in_place or self.values.size < used + count:
+            self._room(2 * (used + count))
+        source = self._source
+        source["indices"], source["values"] = np.ascontiguousarray(indices), np.ascontiguousarray(values)
+        source["room"] = room
+        if status := row_kernels.copy_in(self.frame.address, self.dim if self.constant else -1, count):
+            raise fault(int(status), "X", self.dim)
+
+    def _pointed(self, rows: Rows) -> Rows:
+        try:
+            return _pointed(rows.start, rows.indices, rows.values, rows.shape)
+        except ValueError:
+            raise fault(row_kernels.BAD_POINTER, "X", self.dim) from None
 
     def _take_scattered(self, rows: Rows, count: int) -> None:
         """Sparse rows, kept dense."""
-        try:
-            rows = _pointed(rows.start, rows.indices, rows.values, rows.shape)
-        except ValueError:
-            raise fault(row_kernels.BAD_POINTER, "X", self.dim) from None
+        rows = self._pointed(rows)
         column, line = np.array(rows.indices, dtype=np.int64), np.repeat(np.arange(count), np.diff(rows.start))
         if column.size and not 0 <= int(column.min()) <= int(column.max()) < self.dim:
             raise fault(row_kernels.BAD_INDEX, "X", self.dim)

@@ -6,7 +6,7 @@ Which estimate is valid depends on how the log was made: `driftls.estimates.advi
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from driftls.errors import InputError, SettingsError
 from driftls.estimates import Advice, Estimate, Weighted, advise, reward_bounds
 from driftls.features import FeatureMap, UserOnly
+from driftls.inputs import as_whole
 from driftls.log_replay.arms import arms_of, features_for
-from driftls.logs import SyntheticDay, read
+from driftls.logs import SyntheticDay, blocks_of, read
 from driftls.logs.events import Block, Floats, Ints
 from driftls.logs.log import Log
 from driftls.logs.shown import Logging, Showing
@@ -30,6 +31,7 @@ RIDGE = 20.0  # of the model of rewards, which are shrunk to the mean: `python -
 EXACT_UP_TO = 1000  # features, of an exact model
 ROWS_AT_ONCE = 1 << 16  # arms that are built at a time, where they have to be built
 LINES_AT_ONCE = 4096
+LEARNING = "the policy as it is now; what it earns while it learns from this log is for `driftls.replay`"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Estimates:
     """
 
     lines: int
+    estimated: str  # what was: a fixed policy, or one that learns, as it is now
     estimates: dict[str, Estimate]
     advice: Advice
     effective: float
@@ -59,7 +62,7 @@ class Estimates:
         return asdict(self)
 
     def __str__(self) -> str:
-        rows = [f"{self.advice.name} leads, since {self.advice.why}."]
+        rows = [f"{self.advice.name} leads, since {self.advice.why}.", f"Estimated: {self.estimated}."]
         for name in sorted(self.estimates, key=lambda name: name != self.advice.name):
             found = self.estimates[name]
             rows.append(f"{name:<14}{found.value:>10.5f}{f'{found.low:.5f} ... {found.high:.5f}':>24}")
@@ -90,8 +93,8 @@ def estimate(
     Parameters
     ----------
     policy
-        Copied (or frozen, if it has `freeze`), and asked for its `probabilities`, never told a reward. An object with
-        `dim` and `block_probabilities(features, block)` is asked for those of a whole block at once.
+        Asked for its `probabilities`, never told a reward; one that is not frozen is asked as it is now, as a copy. An
+        object with `dim` and `block_probabilities(features, block)` is asked for those of a whole block at once.
     log
         What `driftls.logs.read` gives or takes, or a synthetic day.
     features : FeatureMap, optional
@@ -116,31 +119,32 @@ def estimate(
     >>> found.advice.name, found.leading.low < 0.04 < found.leading.high
     ('shrunk_dr', True)
     """
-    if folds < 2 or (limit is not None and limit < 1):
-        raise SettingsError(f"folds must be at least 2 and limit at least 1, got {folds} and {limit}.")
+    folds, limit = as_whole(folds, "folds", 2), None if limit is None else as_whole(limit, "limit")
+    if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
+        raise SettingsError(f"bounds must be the least and the largest reward, got {bounds!r}.")
     log = log if isinstance(log, Log | SyntheticDay) else read(log)
-    first = next(_blocks(log, 1), None)
+    first = next(blocks_of(log, limit=1), None)
     if first is None:
         raise InputError("the log has no line to estimate from.")
     kind = features_for(type(policy).__name__, policy, features, first)
     fixed = policy if hasattr(policy, "block_probabilities") else Fixed(policy)
     model, showing, done, rewards = _Model(kind, folds, ridge), Showing(), 0, []
-    for block in _blocks(log, limit):
+    for block in blocks_of(log, limit=limit):
         showing.add(block)
         rewards.append(block.reward)
         model.learn(block, done)
         done += len(block)
         if progress is not None:
             progress(done)
-    logging, lines = showing.logging(), done
     bounds = reward_bounds(np.concatenate(rewards)) if bounds is None else bounds
-    asked, done, shown = _Asked(bounds), 0, showing.shown_arms()
-    for block in _blocks(log, limit):
-        asked.add(block, fixed.block_probabilities(kind, block), model.predict(block, done), shown)
+    asked, lines, shown = _Asked(bounds), done, showing.shown_arms()
+    for block in blocks_of(log, truth=True, limit=limit):
+        asked.add(block, fixed.block_probabilities(kind, block), model.predict(block, done - lines), shown)
         done += len(block)
         if progress is not None:
-            progress(lines + done)
-    return asked.estimates(logging)
+            progress(done)
+    learns = hasattr(policy, "learn") and not getattr(policy, "frozen", False)
+    return asked.estimates(showing.logging(), LEARNING if learns else "a fixed policy")
 
 
 class Fixed:
@@ -177,16 +181,6 @@ class Fixed:
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
-def _blocks(log: Any, limit: int | None) -> Iterator[Block]:
-    left = limit
-    for block in log.blocks(truth=True) if isinstance(log, SyntheticDay) else log.blocks():
-        if left is not None and len(block) >= left:
-            yield block.part(0, left)
-            return
-        yield block
-        left = None if left is None else left - len(block)
-
-
 class _Model:
     """Least squares of reward minus its mean, cross-fitted: one tracker a fold, or a fold and arm for users alone."""
 
@@ -208,23 +202,21 @@ class _Model:
 
     def learn(self, block: Block, line: int) -> None:
         """Learn the lines of a block, each in all folds but its own."""
-        if self.mean is None:
-            self.mean = float(block.reward.mean())
+        self.mean = float(block.reward.mean()) if self.mean is None else self.mean
         for begin in range(0, len(block), LINES_AT_ONCE):
             part = block.part(begin, min(begin + LINES_AT_ONCE, len(block)))
-            fold = self._fold(line + begin, len(part))
+            fold, shown = self._fold(line + begin, len(part)), part.pool_start[part.pool] + part.shown
             if isinstance(self.features, UserOnly):
-                rows, group = self.features.users(part), part.pool_ids[part.pool_start[part.pool] + part.shown]
+                rows, group = self.features.users(part), part.pool_ids[shown]
             else:
-                rows, group = _shown_rows(self.features, part), np.zeros(len(part), np.int64)
+                rows, group = _shown_rows(self.features, part, shown), np.zeros(len(part), np.int64)
             for name in np.unique(group).tolist():
-                for k in range(self.folds):
+                for k, trackers in enumerate(self._trackers):
                     own = np.flatnonzero((group == name) & (fold != k))
                     if own.size:
-                        tracker = self._trackers[k].get(name)
-                        if tracker is None:
-                            tracker = self._trackers[k][name] = self._prototype.fresh(0)
-                        tracker.partial_fit(rows[own], part.reward[own] - self.mean)
+                        if name not in trackers:
+                            trackers[name] = self._prototype.fresh(0)
+                        trackers[name].partial_fit(rows[own], part.reward[own] - self.mean)
 
     def predict(self, block: Block, line: int) -> Floats:
         """The reward of every candidate, line after line, by a model that has not seen the line."""
@@ -260,23 +252,14 @@ class _Model:
         return found
 
 
-def _shown_rows(features: FeatureMap, part: Block) -> Any:
+def _shown_rows(features: FeatureMap, part: Block, shown: Ints) -> Any:
     """The row of what each line shows, without building those of all candidates."""
-    ids = part.pool_ids[part.pool_start[part.pool] + part.shown]
-    distinct, pool = np.unique(ids, return_inverse=True)
-    entries = part.pool_start[part.pool] + part.shown
+    ids, pool = np.unique(part.pool_ids[shown], return_inverse=True)
+    own = None
     if part.arm_features is not None:  # an arm may have other features in other pools
-        distinct, pool = ids, np.arange(len(part))
-    one = replace(
-        part,
-        pool=pool.astype(np.int32),
-        shown=np.zeros(len(part), np.int32),
-        pool_start=np.arange(len(distinct) + 1),
-        pool_ids=distinct,
-        arm_features=None if part.arm_features is None else part.arm_features[entries],
-        truth=None,
-    )
-    return features.rows(one)
+        ids, pool, own = part.pool_ids[shown], np.arange(len(part)), part.arm_features[shown]
+    alone: dict[str, Any] = {"pool_start": np.arange(len(ids) + 1), "pool_ids": ids, "arm_features": own, "truth": None}
+    return features.rows(replace(part, pool=pool.astype(np.int32), shown=np.zeros_like(part.shown), **alone))
 
 
 class _Asked:
@@ -302,23 +285,21 @@ class _Asked:
             self.truths += len(block)
             self.value += float(pi @ block.truth)
 
-    def estimates(self, logging: Logging) -> Estimates:
+    def estimates(self, logging: Logging, estimated: str) -> Estimates:
         """All estimates, and the one that leads."""
         reward, weight, predicted, value = np.concatenate(self.columns, axis=1)
         lines = Weighted(reward, weight, predicted, value, bounds=self.bounds, most=self.largest)
-        advice = advise(logging, fixed=True)
-        found = {"ips": lines.ips, "snips": lines.snips, "clipped_ips": lines.clipped_ips(), "dm": lines.dm}
-        found |= {"dr": lines.dr, "switch_dr": lines.switch_dr(), "shrunk_dr": lines.shrunk_dr}
+        advice, found, unseen = advise(logging, fixed=True), lines.all(), self.unseen / len(lines)
         if logging.kind == "skewed":  # no weight is known: the model's value, and no interval
             found = {"dm": Estimate(found["dm"].value, float("nan"), float("nan"))}
-        unseen = self.unseen / len(lines)
         if unseen > 0.01:
-            text = (
+            never = (
                 f"{unseen:.1%} of the policy's choices are arms that the log never shows: there only the model is asked"
             )
-            advice = Advice(advice.name, advice.why, (*advice.warnings, text))
+            advice = replace(advice, warnings=(*advice.warnings, never))
         return Estimates(
             lines=len(lines),
+            estimated=estimated,
             estimates=found,
             advice=advice,
             effective=lines.effective,

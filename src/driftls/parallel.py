@@ -9,43 +9,39 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-import json
-import math
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import ExitStack, closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from time import sleep
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from driftls import __version__
 from driftls.errors import DriftlsError, FileFormatError, SettingsError, missing_extra
-from driftls.persistence import atomic
+from driftls.persistence import atomic, make_folder
 
-__all__ = ["Cached", "Workers", "claim_folder", "file_digest", "in_order", "key_of", "parallel_map", "plain"]
+__all__ = ["Cached", "claim_folder", "file_digest", "in_order", "key_of", "parallel_map", "plain"]
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]  # jobs done, of how many
 
-DEATHS = 3  # of workers under one job, after which the job is given up
+DEATHS = 3  # of workers under one job, after which it is given up
 PATIENCE = 10.0  # seconds, for a scheduler to answer
 PIECES, PIECE = 64, 1 << 16  # of a file, that make its digest
 _ONE = threading.Lock()  # a worker of Dask may have several threads, but a limit of threads holds for its process
 
 
 def parallel_map(
-    function: Callable[[Job], Result],
-    jobs: Sequence[Job],
-    *,
-    workers: int = -1,
-    cluster: str | None = None,
-    progress: Progress | None = None,
-) -> Iterator[tuple[int, Result]]:
+    function: Callable[[Job], Result], jobs: Sequence[Job], *, workers: int = -1, cluster: str | None = None
+) -> Generator[tuple[int, Result], None, None]:
     """Position and result of every job, as they finish.
 
     Parameters
@@ -57,19 +53,26 @@ def parallel_map(
         and its job done again.
     cluster : str, optional
         The address of a Dask scheduler, such as tcp://127.0.0.1:8786.
-    progress : function, optional
-        Called with the number of jobs done, and of all.
 
     Examples
     --------
     >>> sorted(parallel_map(abs, [-2, 3], workers=1))
     [(0, 2), (1, 3)]
     """
-    with Workers(workers, cluster=cluster) as pool, closing(pool.map(function, jobs)) as results:
-        for done, numbered in enumerate(results, 1):
-            yield numbered
-            if progress is not None:
-                progress(done, len(jobs))
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers == 0 or workers < -1:
+        raise SettingsError(f"workers must be a number of processes, or -1 for one a core; got {workers!r}.")
+    try:
+        import joblib  # noqa: F401
+        import threadpoolctl  # noqa: F401
+    except ImportError as error:
+        raise missing_extra(error.name or "joblib", "study", "work on several cores") from error
+    count = workers if workers > 0 else os.cpu_count() or 1
+    if cluster is not None and jobs:
+        yield from _on_cluster(function, jobs, cluster)
+    elif count > 1:
+        yield from _in_processes(function, jobs, count)
+    else:
+        yield from ((number, _alone(function, job)) for number, job in enumerate(jobs))
 
 
 def in_order(numbered: Iterable[tuple[int, Result]]) -> Iterator[Result]:
@@ -87,119 +90,72 @@ def in_order(numbered: Iterable[tuple[int, Result]]) -> Iterator[Result]:
             turn += 1
 
 
-class Workers:
-    """Processes that stay for several maps: `with Workers(2) as pool: pool.map(f, jobs)`.
+def _in_processes(function: Callable[[Job], Result], jobs: Sequence[Job], count: int) -> Iterator[tuple[int, Result]]:
+    """On this machine. Processes stay a while for the next call; those that are killed are replaced, and jobs repeated."""
+    from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky.process_executor import BrokenProcessPool
 
-    Parameters are those of `parallel_map`. Each process is an executor of its own, so that it is known which job one
-    died of, and the other jobs go on.
-    """
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    todo, deaths = deque(range(len(jobs))), [0] * len(jobs)
+    running: dict[Future[Result], int] = {}
+    pool = None
+    try:
+        while todo or running:
+            pool = get_reusable_executor(count, timeout=60, initializer=_end_with, initargs=(os.getpid(),), env=one)
+            with suppress(BrokenProcessPool):  # just now: those under way say so, too
+                while todo and len(running) < count:
+                    running[pool.submit(_alone, function, jobs[todo[0]])] = todo[0]
+                    todo.popleft()
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                number, error = running.pop(future), future.exception()
+                if isinstance(error, BrokenProcessPool):
+                    deaths[number] += 1
+                    if deaths[number] == DEATHS:
+                        raise _killed(number)
+                    todo.append(number)  # behind all others, since it may be what kills
+                    continue
+                if type(error).__name__ == "PicklingError":  # loky's words for it say nothing of a user's function
+                    raise SettingsError(
+                        f"a function or job cannot be sent to another process ({error}). Pass workers=1."
+                    )
+                yield number, future.result()
+    finally:
+        if running and pool is not None:  # left early, for an error or Ctrl-C: nobody wants what is under way
+            pool.shutdown(wait=True, kill_workers=True)
 
-    def __init__(self, workers: int = -1, *, cluster: str | None = None) -> None:
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers == 0 or workers < -1:
-            raise SettingsError(f"workers must be a number of processes, or -1 for one a core; got {workers!r}.")
-        try:
-            import joblib  # noqa: F401
-            import threadpoolctl  # noqa: F401
-        except ImportError as error:
-            raise missing_extra(error.name or "joblib", "study", "work on several cores") from error
-        self.count = workers if workers > 0 else os.cpu_count() or 1
-        self.cluster = cluster
-        self._idle: list[Any] = []
-        self._open = ExitStack()
-        self._client: Any = None
 
-    def __enter__(self) -> Self:
-        return self
+def _on_cluster(function: Callable[[Job], Result], jobs: Sequence[Job], address: str) -> Iterator[tuple[int, Result]]:
+    """On the workers of a Dask scheduler."""
+    try:
+        from distributed import CancelledError, Client, KilledWorker, as_completed
+        from distributed.comm import connect
+    except ImportError as error:
+        raise missing_extra("distributed", "cluster", "a cluster") from error
 
-    def __exit__(self, *_: object) -> None:
-        for executor in self._idle:
-            executor.shutdown(wait=True, kill_workers=True)
-        self._idle.clear()
-        self._open.close()
-        self._client = None
+    async def ring() -> None:
+        await (await connect(address, timeout=PATIENCE)).close()
 
-    def map(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Generator[tuple[int, Result], None, None]:
-        """Position and result of every job, as they finish."""
-        if not jobs:
-            return
-        if self.cluster is not None:
-            yield from self._on_cluster(function, jobs)
-        elif self.count == 1:
-            for number, job in enumerate(jobs):
-                yield number, _alone(function, job)
-        else:
-            yield from self._here(function, jobs)
-
-    def _here(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
-        from joblib.externals.loky.process_executor import BrokenProcessPool
-
-        todo = list(reversed(range(len(jobs))))
-        deaths = [0] * len(jobs)
-        running: dict[Future[Result], tuple[Any, int]] = {}
-        try:
-            while todo or running:
-                while todo and len(running) < self.count:
-                    executor, number = self._idle.pop() if self._idle else _executor(), todo.pop()
-                    running[executor.submit(_alone, function, jobs[number])] = (executor, number)
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    executor, number = running.pop(future)
-                    try:
-                        result = future.result()
-                    except BrokenProcessPool:
-                        executor.shutdown(wait=True, kill_workers=True)
-                        deaths[number] += 1
-                        if deaths[number] == DEATHS:
-                            raise _killed(number) from None
-                        todo.append(number)
-                        continue
-                    except BaseException as error:
-                        self._idle.append(executor)
-                        raise _explained(error) from error.__cause__
-                    self._idle.append(executor)
-                    yield number, result
-        finally:  # left early, for an error or Ctrl-C: nobody wants what is under way
-            for executor, _ in running.values():
-                executor.shutdown(wait=True, kill_workers=True)
-
-    def _on_cluster(self, function: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
-        client = self._connected()
-        from distributed import CancelledError, KilledWorker, as_completed
-
+    try:
+        asyncio.run(ring())  # a client that finds nobody would say so at length, and again when thrown away
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"no scheduler answers at {address}. Start one with: dask scheduler") from error
+    with Client(address, set_as_default=False) as client:
         futures = client.map(partial(_alone, function), jobs, pure=False)
         numbers = {future: number for number, future in enumerate(futures)}
         try:
             for future in as_completed(futures, loop=client.loop):
-                yield numbers.pop(future), future.result()
+                yield numbers[future], future.result()
+                del numbers[future]
                 future.release()
         except KilledWorker:
             raise _killed(numbers[future]) from None
         except (CancelledError, OSError) as error:
             raise DriftlsError(
-                f"the scheduler at {self.cluster} is gone ({type(error).__name__}). What had finished is kept: "
+                f"the scheduler at {address} is gone ({type(error).__name__}). What had finished is kept: "
                 "start the cluster again, then the command."
             ) from None
         finally:
             client.cancel(list(numbers))
-
-    def _connected(self) -> Any:
-        try:
-            from distributed import Client
-            from distributed.comm import connect
-        except ImportError as error:
-            raise missing_extra("distributed", "cluster", "a cluster") from error
-
-        async def ring() -> None:
-            await (await connect(self.cluster, timeout=PATIENCE)).close()
-
-        if self._client is None:
-            try:
-                asyncio.run(ring())  # a client that finds nobody would say so at length, and again when thrown away
-            except (OSError, ValueError) as error:
-                raise SettingsError(
-                    f"no scheduler answers at {self.cluster}. Start one with: dask scheduler"
-                ) from error
-            self._client = self._open.enter_context(Client(self.cluster, set_as_default=False))
-        return self._client
 
 
 def _alone(function: Callable[[Job], Result], job: Job) -> Result:
@@ -208,14 +164,6 @@ def _alone(function: Callable[[Job], Result], job: Job) -> Result:
 
     with _ONE, threadpool_limits(1):
         return function(job)
-
-
-def _executor() -> Any:
-    """One process that runs one job at a time, and any function, also of a notebook."""
-    from joblib.externals.loky import ProcessPoolExecutor
-
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    return ProcessPoolExecutor(1, initializer=_end_with, initargs=(os.getpid(),), env=dict.fromkeys(names, "1"))
 
 
 def _end_with(parent: int) -> None:
@@ -238,13 +186,35 @@ def _killed(number: int) -> DriftlsError:
     )
 
 
-def _explained(error: BaseException) -> BaseException:
-    if type(error).__name__ == "PicklingError":  # loky's own words for it say nothing of a user's function
-        return SettingsError(f"a function or job cannot be sent to another process ({error}). Pass workers=1.")
-    return error
-
-
 # -- results that are kept -------------------------------------------------------------------------------------------
+
+
+def _load_json(path: Path) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path}: not JSON ({error}). Remove it, or pass another folder.") from None
+
+
+def _save_json(result: Any, path: Path) -> None:
+    with atomic(path) as part:
+        part.write_bytes(msgspec.json.encode(result, enc_hook=_hook))
+
+
+def _hook(value: Any) -> Any:
+    """What JSON has no word for: arrays, and functions by name and by the text of their file."""
+    if callable(value):
+        return [value.__module__, value.__qualname__, Path(inspect.getfile(value)).read_text(encoding="utf-8")]
+    return value.tolist() if hasattr(value, "tolist") else msgspec.to_builtins(value)
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: arrays as lists, and what is not finite as null.
+
+    >>> plain({"a": (1.0, float("nan"))})
+    {'a': [1.0, None]}
+    """
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=_hook))
 
 
 class Cached(Generic[Result]):
@@ -254,7 +224,7 @@ class Cached(Generic[Result]):
     ----------
     folder : path
         Made when the first result is kept.
-    load, save : functions, optional
+    load, save : functions
         `load(path)` and `save(result, path)`; JSON if not given (see `plain`). What cannot be read is done again.
 
     Examples
@@ -272,12 +242,10 @@ class Cached(Generic[Result]):
         self,
         folder: str | os.PathLike[str],
         *,
-        load: Callable[[Path], Result] | None = None,
-        save: Callable[[Result, Path], None] | None = None,
+        load: Callable[[Path], Result] = _load_json,
+        save: Callable[[Result, Path], None] = _save_json,
     ) -> None:
-        self.folder = Path(folder)
-        self._load: Callable[[Path], Any] = load or _load_json
-        self._save: Callable[[Any, Path], None] = save or _save_json
+        self.folder, self._load, self._save = Path(folder), load, save
 
     def path(self, key: str) -> Path:
         """Where a result is kept."""
@@ -286,41 +254,35 @@ class Cached(Generic[Result]):
     def get(self, key: str) -> Result | None:
         """A result that is there, and whole."""
         try:
-            return self._load(self.path(key))  # type: ignore[no-any-return]
+            return self._load(self.path(key))
         except (FileNotFoundError, FileFormatError):  # which costs a job, not all of them
             return None
 
     def put(self, key: str, result: Result) -> Result:
         """Keep a result, and return it as it will be read again."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         self._save(result, self.path(key))
-        return self._load(self.path(key))  # type: ignore[no-any-return]
+        return self._load(self.path(key))
 
     def map(
         self,
         function: Callable[[Job], Result],
         jobs: Mapping[str, Job],
         *,
-        workers: int | Workers = -1,
+        workers: int = -1,
         cluster: str | None = None,
         progress: Progress | None = None,
     ) -> dict[str, Result]:
-        """Results of all jobs by key: those that are there are not done again, new ones are kept as they finish.
-
-        `workers` may be `Workers`, which then stay for the next map.
-        """
-        kept = {key: self.get(key) for key in jobs}
-        found: dict[str, Result] = {key: result for key, result in kept.items() if result is not None}
+        """Results of all jobs by key: those that are there are not done again, new ones are kept as they finish."""
+        found = {key: result for key in jobs if (result := self.get(key)) is not None}
         todo = [key for key in jobs if key not in found]
-        if progress is not None:
-            progress(len(found), len(jobs))
-        with ExitStack() as stack:
-            pool = workers if isinstance(workers, Workers) else stack.enter_context(Workers(workers, cluster=cluster))
-            results = stack.enter_context(closing(pool.map(function, [jobs[key] for key in todo])))
+        tell = progress or (lambda done, of: None)
+        tell(len(found), len(jobs))
+        numbered = parallel_map(function, [jobs[key] for key in todo], workers=workers, cluster=cluster)
+        with closing(numbered) as results:
             for number, result in results:
                 found[todo[number]] = self.put(todo[number], result)
-                if progress is not None:
-                    progress(len(found), len(jobs))
+                tell(len(found), len(jobs))
         return {key: found[key] for key in jobs}
 
 
@@ -337,36 +299,26 @@ def claim_folder(folder: str | os.PathLike[str], settings: Mapping[str, Any], *,
     Traceback (most recent call last):
     driftls.errors.SettingsError: ...: holds results of other settings (dim was 3, is 4). Pass another folder.
     """
-    folder = Path(folder)
-    kept, mine = folder / ".settings", plain(settings)
-    if not extend and folder.is_dir() and any(path != kept for path in folder.iterdir()):
-        try:
-            other = list(_differences(_load_json(kept), mine))
-        except FileNotFoundError:
-            other = []
+    kept = make_folder(folder) / ".settings"
+    if not extend and any(path != kept for path in Path(folder).iterdir()):
+        if not kept.exists():
+            raise SettingsError(f"{folder}: expected a new folder or one of ours, got one with files. Pass another.")
+        was, now = dict(_leaves(_load_json(kept))), dict(_leaves(plain(settings)))
+        other = [name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name)]
         if other:
-            raise SettingsError(
-                f"{folder}: holds results of other settings ({'; '.join(other[:3])}). Pass another folder."
-            )
-    folder.mkdir(parents=True, exist_ok=True)
-    _save_json(mine, kept)
-    return folder
+            told = [f"{name} was {was.get(name, 'not set')}, is {now.get(name, 'not set')}" for name in other[:3]]
+            raise SettingsError(f"{folder}: holds results of other settings ({'; '.join(told)}). Pass another folder.")
+    _save_json(settings, kept)
+    return Path(folder)
 
 
-def _differences(old: Any, new: Any, name: str = "") -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted(old.keys() | new.keys()):
-            yield from _differences(old.get(key), new.get(key), f"{name}.{key}" if name else key)
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for place, (before, after) in enumerate(zip(old, new)):
-            yield from _differences(before, after, f"{name}[{place}]")
-    elif old != new:
-        yield f"{name} was {_short(old)}, is {_short(new)}"
-
-
-def _short(value: Any) -> str:
-    text = "not set" if value is None else json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting under its full name, such as bandits.0.dim."""
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(each, f"{name}.{key}".lstrip("."))
+    elif value is not None:
+        yield name, value
 
 
 def key_of(*parts: Any) -> str:
@@ -377,14 +329,8 @@ def key_of(*parts: Any) -> str:
     """
     from driftls.kernels.objects import source_digest
 
-    text = json.dumps([__version__, source_digest(), *parts], sort_keys=True, default=_named)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _named(part: Any) -> Any:
-    if callable(part):
-        return [part.__module__, part.__qualname__, Path(inspect.getfile(part)).read_text()]
-    return plain(part)
+    text = msgspec.json.encode([__version__, source_digest(), *parts], order="sorted", enc_hook=_hook)
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 def file_digest(path: str | os.PathLike[str]) -> str:
@@ -399,30 +345,3 @@ def file_digest(path: str | os.PathLike[str]) -> str:
                 content.seek(max(0, size - PIECE) * place // (PIECES - 1))
                 digest.update(content.read(PIECE))
     return digest.hexdigest()
-
-
-def plain(value: Any) -> Any:
-    """What JSON can hold: arrays as lists, and what is not finite as null.
-
-    >>> plain({"a": (1.0, float("nan"))})
-    {'a': [1.0, None]}
-    """
-    if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _load_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
-        raise FileFormatError(f"{path}: not JSON ({error}).") from None
-
-
-def _save_json(result: Any, path: Path) -> None:
-    with atomic(path) as part:
-        part.write_text(json.dumps(plain(result), allow_nan=False))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import platform
 import re
 import stat
-import struct
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
-from time import monotonic
 from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
@@ -28,16 +26,20 @@ from driftls.errors import (
     CorruptFileError,
     DriftlsError,
     FileFormatError,
+    MissingFileError,
     NewerFileError,
     OlderFileError,
+    StorageError,
     TruncatedFileError,
+    storage_error,
 )
 
-__all__ = ["FORMAT", "VERSION", "Saveable", "atomic", "checked", "expect", "read", "reading", "write"]
+__all__ = ["FORMAT", "VERSION", "Saveable", "atomic", "checked", "expect", "make_folder", "read", "reading", "write"]
 
 FORMAT = "driftls"
-VERSION = 2
-OLDEST = 2  # that is still read
+VERSION = 2  # the only one that is read; 0.1 wrote 1
+LONGEST = 100_000_000  # bytes of a header, which is safetensors' own limit
+FOREIGN = "not a file of driftls. Pass a file that save() wrote."
 Path_ = str | os.PathLike[str]
 Arrays = dict[str, NDArray[Any]]
 Kind = TypeVar("Kind")
@@ -52,7 +54,11 @@ def write(path: Path_, header: dict[str, Any], arrays: Arrays) -> None:
     sums = {name: checksum(array) for name, array in arrays.items()}
     text = json.dumps({"version": VERSION, "sums": sums, **header})
     with atomic(path) as part:
-        save_file(arrays, part, metadata={FORMAT: f"{zlib.crc32(text.encode()):08x} {text}"})
+        try:
+            save_file(arrays, part, metadata={FORMAT: f"{zlib.crc32(text.encode()):08x} {text}"})
+        except SafetensorError as error:  # which wraps what the system says
+            number = re.search(r"os error (\d+)", str(error))
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) if number else error from None
 
 
 @contextmanager
@@ -62,24 +68,34 @@ def atomic(path: Path_) -> Iterator[Path]:
     A link is followed: the file that it leads to is replaced. A new file has the mode that the umask gives, an old one
     keeps its own. What a process that was killed has left beside `path` is removed.
     """
-    target = Path(os.path.realpath(path))
-    mode = _mode(target, path)
-    _remove_orphans(target.parent)
-    part = target.with_name(f".driftls-{_here()}-{os.getpid()}-{os.urandom(4).hex()}.part")
     try:
-        with part.open("xb") as file:
-            mode = os.fstat(file.fileno()).st_mode if mode is None else mode
+        target = Path(os.path.realpath(path))
+        mode = _mode(target, path)
+        _remove_orphans(target.parent)
+        part = target.with_name(f".driftls-{_here()}-{os.getpid()}-{os.urandom(4).hex()}.part")
+        try:
+            with part.open("xb") as file:
+                mode = mode or os.fstat(file.fileno()).st_mode
+            yield part
+            os.chmod(part, stat.S_IMODE(mode))  # safetensors writes a file that is the owner's alone
+            with part.open("r+b") as file:
+                os.fsync(file.fileno())
+            os.replace(part, target)
+        finally:
+            part.unlink(missing_ok=True)
+    except StorageError:
+        raise
     except OSError as error:  # of the name that was given, not of one that nobody knows
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+        raise storage_error(error, os.fspath(path)) from error
+
+
+def make_folder(path: Path_) -> Path:
+    """A folder of that name, with all above it; one that is there is fine."""
     try:
-        yield part
-        os.chmod(part, stat.S_IMODE(mode))  # safetensors writes a file that is the owner's alone
-        with part.open("r+b") as file:
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
-    _sync(target.parent)
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error(error, os.fspath(path)) from error
+    return Path(path)
 
 
 def _mode(target: Path, path: Path_) -> int | None:
@@ -88,7 +104,9 @@ def _mode(target: Path, path: Path_) -> int | None:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
         if not target.parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent)) from None
+            raise MissingFileError(
+                f"{path}: there is no folder to save to. Make it first, or pass another path."
+            ) from None
         return None
     if not stat.S_ISREG(mode):
         raise FileFormatError(
@@ -102,19 +120,7 @@ def _what(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "a device")
 
 
-def _sync(folder: Path) -> None:
-    """Make a new name in the folder outlast a power cut, where a folder can be opened; the file itself is there."""
-    if os.name == "posix":
-        with suppress(OSError):
-            number = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(number)
-            finally:
-                os.close(number)
-
-
 ORPHAN = re.compile(r"\.driftls-([0-9a-f]{8})-([0-9]{1,10})-[0-9a-f]{8}\.part")
-_next_look: dict[Path, float] = {}
 
 
 def _here() -> str:
@@ -125,26 +131,25 @@ def _here() -> str:
     return f"{zlib.crc32(place.encode()):08x}"
 
 
+@lru_cache(1000)
 def _remove_orphans(folder: Path) -> None:
-    """Remove what processes of this machine that are gone have left in the folder; at a cost of 1% of the time."""
-    begin = monotonic()
-    if os.name != "posix" or begin < _next_look.get(folder, 0.0):  # elsewhere a process cannot be asked for so simply
+    """Remove what processes of this machine that are gone have left in the folder; a process looks there once."""
+    if os.name != "posix":  # elsewhere a process cannot be asked for so simply
         return
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             found = ORPHAN.fullmatch(entry.name)
             if found and found[1] == _here() and not _alive(int(found[2])) and entry.is_file(follow_symlinks=False):
                 Path(entry.path).unlink(missing_ok=True)
-    _next_look[folder] = monotonic() + 100.0 * (monotonic() - begin)
 
 
 def _alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
     except (PermissionError, OverflowError):
         return True
+    except ProcessLookupError:
+        return False
     return True
 
 
@@ -166,20 +171,15 @@ class _Seal(Struct):
 
 def read(path: Path_) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays of a file that `write` made, or an error that says what is wrong with it."""
-    path = Path(path)
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode):  # a pipe would not answer, and a device not end
-        raise FileFormatError(f"{path.name}: {_what(mode)}, not a file of driftls. Pass a file that save() wrote.")
-    content = path.read_bytes()  # once: another process may put a new file in its place at any time
-    kept = _metadata(path, content).get(FORMAT)
-    if not isinstance(kept, str):
-        raise FileFormatError(f"{path.name}: a safetensors file, but not driftls'. Pass a file that save() wrote.")
     with reading(path):
-        header, sums = _header(kept)
+        content = _content(path)
         try:
             arrays: Arrays = load(content)
         except (SafetensorError, ValueError, TypeError, KeyError) as error:
-            raise CorruptFileError(f"cannot be read ({error}). Restore the file from a copy.") from error
+            if _is_cut(content):
+                raise TruncatedFileError(f"ends after {len(content)} bytes. Restore the file from a copy.") from None
+            raise FileFormatError(FOREIGN) from error
+        header, sums = _header(content[8 : 8 + int.from_bytes(content[:8], "little")])
         if arrays.keys() != sums.keys():
             name = min(arrays.keys() ^ sums.keys())
             raise CorruptFileError(f"`{name}` has no checksum, or no array. Restore the file from a copy.")
@@ -189,8 +189,34 @@ def read(path: Path_) -> tuple[dict[str, Any], Arrays]:
     return header, arrays
 
 
-def _header(kept: str) -> tuple[dict[str, Any], dict[str, int]]:
-    """The JSON of the header, and the checksums of the arrays."""
+def _content(path: Path_) -> bytes:
+    """All bytes of a file that begins as one of ours does; a foreign one may be larger than memory."""
+    try:
+        if not stat.S_ISREG(mode := os.stat(path).st_mode):  # a pipe would not answer, and a device not end
+            raise FileFormatError(f"{_what(mode)}, {FOREIGN}")
+        with open(path, "rb") as file:  # one file throughout: another process may put a new one in its place
+            start = file.read(9)
+            if len(start) == 9 and (int.from_bytes(start[:8], "little") > LONGEST or start[8:] != b"{"):
+                raise FileFormatError(FOREIGN)
+            return start + file.read()
+    except OSError as error:
+        raise storage_error(error, os.fspath(path)) from error
+
+
+def _is_cut(content: bytes) -> bool:
+    """Whether bytes are missing at the end, by what the beginning says."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        entries = json.loads(content[8:end])
+        end += max(entry["data_offsets"][1] for name, entry in entries.items() if name != "__metadata__")
+    return len(content) < end
+
+
+def _header(metadata: bytes) -> tuple[dict[str, Any], dict[str, int]]:
+    """Our JSON within the header of a safetensors file, and the checksums of the arrays."""
+    kept = json.loads(metadata).get("__metadata__", {}).get(FORMAT)
+    if kept is None:
+        raise FileFormatError("a safetensors file, but not driftls'. Pass a file that save() wrote.")
     expected, _, text = kept.partition(" ")
     if expected != f"{zlib.crc32(text.encode(errors='surrogatepass')):08x}":
         raise CorruptFileError("the header was changed after it was saved. Restore the file from a copy.")
@@ -201,30 +227,12 @@ def _header(kept: str) -> tuple[dict[str, Any], dict[str, int]]:
             f"format version {seal.version}, but this driftls reads up to {VERSION}. "
             "Install the version of driftls that wrote it, or a newer one."
         )
-    if seal.version < OLDEST:
+    if seal.version < VERSION:
         raise OlderFileError(
             f"format version {seal.version}, from driftls 0.1, but this driftls reads version {VERSION}. "
             "Learn it again with this version, or go on with the old one: pip install 'driftls<0.2'"
         )
     return header, seal.sums
-
-
-def _metadata(path: Path, content: bytes) -> dict[str, Any]:
-    """The header of a safetensors file, told apart from a truncated one and from something else altogether."""
-    size = len(content)
-    length = struct.unpack("<Q", content[:8])[0] if size >= 8 else 0
-    text = content[8 : 8 + length] if length < size else b""
-    if size < 8 or (len(text) < length and length < 1 << 32):
-        raise TruncatedFileError(f"{path.name}: ends after {size} bytes, within its header. Restore it from a copy.")
-    try:
-        entries = json.loads(text)
-        needed = 8 + length + max(entry["data_offsets"][1] for key, entry in entries.items() if key != "__metadata__")
-        metadata: dict[str, Any] = dict(entries.get("__metadata__", {}))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise FileFormatError(f"{path.name}: not a file of driftls. Pass a file that save() wrote.") from error
-    if size < needed:
-        raise TruncatedFileError(f"{path.name}: has {size} of {needed} bytes. Restore it from a copy.")
-    return metadata
 
 
 @contextmanager
@@ -280,16 +288,12 @@ def expect(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | Non
         raise CorruptFileError(f"`{name}` is missing. Restore the file from a copy.")
     fits = len(shape) == array.ndim and all(want in (None, have) for want, have in zip(shape, array.shape))
     if not fits or array.dtype != np.dtype(dtype):
-        want, have = (f"{kind} ({', '.join(map(str, of))})" for kind, of in _pair(shape, dtype, array))
+        want = ", ".join("any" if length is None else str(length) for length in shape)
+        have = f"{array.dtype.name} ({', '.join(map(str, array.shape))})"
         raise CorruptFileError(
-            f"`{name}` must be {want.replace('None', 'any')}, got {have}. Restore the file from a copy."
+            f"`{name}` must be {np.dtype(dtype).name} ({want}), got {have}. Restore the file from a copy."
         )
     return array
-
-
-def _pair(shape: tuple[int | None, ...], dtype: DTypeLike, array: NDArray[Any]) -> Iterator[tuple[str, Any]]:
-    yield np.dtype(dtype).name, shape
-    yield array.dtype.name, array.shape
 
 
 class Saveable(ABC):
@@ -312,7 +316,7 @@ class Saveable(ABC):
     def load(cls, path: Path_, **functions: Any) -> Self:
         """Open a saved one. A step size or regularisation that was a function of n is passed again, by name."""
         header, arrays = read(path)
-        if header.get("class") != cls.__name__:
-            raise FileFormatError(f"{path}: holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
         with reading(path):
+            if header.get("class") != cls.__name__:
+                raise FileFormatError(f"holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
             return cls.from_snapshot(header, arrays, **functions)

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from driftls.errors import CorruptFileError, NewerFileError, missing_extra
+from driftls.persistence import atomic
 
 __all__ = ["Run", "described", "interval"]
 
@@ -42,16 +43,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run as JSON, atomically."""
-        path = Path(path)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(self)))))
-        part.replace(path)
+        with atomic(path) as part:
+            part.write_bytes(msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(self)))))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Run:
         """Read a run that `save` wrote."""
         try:
             kept = msgspec.json.decode(Path(path).read_bytes())
+            if isinstance(version := kept.get("version"), int) and version > VERSION:  # whatever else may be in it
+                raise NewerFileError(
+                    f"{path}: version {version}, but this driftls reads up to {VERSION}. Install a newer driftls."
+                )
             for trace in kept["traces"].values():  # JSON has no infinity and no NaN: they are kept as null
                 trace[:] = [float("nan") if value is None else value for value in trace]
             run = msgspec.convert(kept, Run)
@@ -59,8 +62,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             raise CorruptFileError(
                 f"{path}: not a run of driftls ({error}). Pass a file that Run.save wrote."
             ) from error
-        if run.version > VERSION:
-            raise NewerFileError(f"{path}: version {run.version}, but this driftls reads up to {VERSION}.")
         return run
 
     def plot(self, trace: str = "regret", axes: Any = None) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import isfinite, isnan, nan
 from typing import Any
 
 import numpy as np
@@ -19,27 +19,34 @@ from driftls.kernels.learn import NORMALISED, POWER, TABLE
 __all__ = ["Normalised", "Power", "Schedule", "Tabulated", "admissible_c", "as_schedule", "check_admissible", "ridge"]
 
 
+def _number(value: Any) -> float:
+    """A setting that is a number at least 0; NaN for what is none."""
+    try:
+        number = nan if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = nan
+    return number if isfinite(number) and number >= 0.0 else nan
+
+
 def admissible_c(mu: float) -> tuple[float, float]:
     """The open interval of c for which mu c/4 lies in (2/3, 1).   [Theorem 1]
 
     >>> [round(c, 2) for c in admissible_c(0.5)]
     [5.33, 8.0]
     """
-    if not (mu > 0.0 and isfinite(mu)):
-        raise SettingsError(f"mu must be positive and finite, got {mu}.")
-    return 8.0 / (3.0 * mu), 4.0 / mu
+    number = _number(mu)
+    if not number > 0.0:
+        raise SettingsError(f"mu must be positive and finite, got {mu!r}.")
+    return 8.0 / (3.0 * number), 4.0 / number
 
 
 def check_admissible(mu: float, c: float) -> None:
-    """Raise a SettingsError that names the interval for c, unless Theorem 1 covers this mu and c.
-
-    >>> check_admissible(0.5, 6.0)
-    """
+    """Raise a SettingsError that names the interval for c, unless Theorem 1 covers this mu and c."""
     low, high = admissible_c(mu)
-    if not low < c < high:
+    if not low < _number(c) < high:
         raise SettingsError(
-            f"mu*c/4 is {mu * c / 4:.4g}; Theorem 1 asks for 2/3 < mu*c/4 < 1. "
-            f"With mu = {mu:g} choose c strictly between {low:.4g} and {high:.4g}."
+            f"c = {c!r} is outside of Theorem 1, which asks for 2/3 < mu*c/4 < 1. "
+            f"With mu = {float(mu):g} choose c strictly between {low:.4g} and {high:.4g}."
         )
 
 
@@ -50,8 +57,6 @@ class Power:
     It covers every sequence of the paper: c/(4(c+n)) is `Power(c/4, c, 1)`, 1/(100+n) is `Power(1, 100, 1)`,
     n^-(1-alpha) is `Power(1, 0, 1-alpha)`, and a constant v is `Power(v)`.
 
-    Examples
-    --------
     >>> Power(1, 100, 1)(25)
     0.008
     """
@@ -62,16 +67,13 @@ class Power:
 
     def __post_init__(self) -> None:
         for name in ("scale", "offset", "exponent"):
-            try:
-                value = float(getattr(self, name))
-            except (TypeError, ValueError):
-                value = nan
-            if not (isfinite(value) and value >= 0.0):
+            value = getattr(self, name)
+            if isnan(number := _number(value)):
                 raise SettingsError(
-                    f"Power's {name} must be a finite number of at least 0, got {getattr(self, name)!r}. "
+                    f"Power's {name} must be a finite number of at least 0, got {value!r}. "
                     "A sequence that should shrink has a positive exponent: it divides."
                 )
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, number)
 
     def __call__(self, n: float) -> float:
         return float(self.scale / (self.offset + n) ** self.exponent)
@@ -80,14 +82,13 @@ class Power:
     def theorem_one(cls, mu: float, c: float | None = None) -> Power:
         """Theorem 1's step c/(4(c+n)) from the strong convexity mu; c defaults to 3/mu, where mu c/4 is 3/4.
 
-        Examples
-        --------
         >>> Power.theorem_one(mu=0.5)
         Power(scale=1.5, offset=6.0, exponent=1.0)
         """
-        c = 3.0 / mu if c is None and mu > 0.0 else float(c or 0.0)
+        admissible_c(mu)
+        c = 3.0 / float(mu) if c is None else c
         check_admissible(mu, c)
-        return cls(c / 4.0, c, 1.0)
+        return cls(float(c) / 4.0, c, 1.0)
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,7 @@ class Tabulated:
     """Any function of n, evaluated ahead of the kernels and kept in a table."""
 
     def __init__(self, function: Callable[[int], float], name: str = "schedule") -> None:
-        self.function = function
-        self.name = name
+        self.function, self.name = function, name
         self.table: NDArray[np.float64] = np.empty(0)
 
     def __call__(self, n: float) -> float:
@@ -122,21 +122,16 @@ class Tabulated:
         known = self.table.size
         if n > known:
             upto = max(n, known + 1024, known + known // 8)  # by a factor: what is copied stays in proportion
-            more = np.array([self._value(k) for k in range(known + 1, upto + 1)])
+            given = [self.function(k) for k in range(known + 1, upto + 1)]
+            more = np.array([_number(value) for value in given])
+            if (wrong := np.flatnonzero(np.isnan(more))).size:
+                at = int(wrong[0])
+                raise SettingsError(
+                    f"{self.name} must give a finite number of at least 0 for every n from 1, got {given[at]!r} at "
+                    f"n = {known + 1 + at}."
+                )
             self.table = np.concatenate([self.table, more])
         return self.table
-
-    def _value(self, n: int) -> float:
-        given = self.function(n)
-        try:
-            value = float(given)
-        except (TypeError, ValueError):
-            value = nan
-        if not (isfinite(value) and value >= 0.0):
-            raise SettingsError(
-                f"{self.name} must give a finite number of at least 0 for every n from 1, got {given!r} at n = {n}."
-            )
-        return value
 
 
 Schedule = Power | Normalised | Tabulated
@@ -145,8 +140,6 @@ Schedule = Power | Normalised | Tabulated
 def ridge(total: float) -> Power:
     """A constant total ridge: lambda_n = total/n, so that n lambda_n never changes.
 
-    Examples
-    --------
     >>> ridge(3.0)(10)
     0.3
     """
@@ -166,13 +159,12 @@ def as_schedule(value: Any, name: str) -> Schedule:
 
 def fields(schedule: Schedule, name: str) -> dict[str, float]:
     """What a kernel reads of a schedule, as fields of a tracker's record."""
-    kind, numbers = TABLE, (0.0, 0.0, 0.0)
+    kind, numbers = TABLE, [0.0, 0.0, 0.0]
     if isinstance(schedule, Power):
-        kind, numbers = POWER, (schedule.scale, schedule.offset, schedule.exponent)
+        kind, numbers = POWER, [schedule.scale, schedule.offset, schedule.exponent]
     elif isinstance(schedule, Normalised):
-        kind, numbers = NORMALISED, (schedule.scale, 0.0, 0.0)
-    values = dict(zip(("scale", "offset", "exponent"), numbers))
-    return {f"{name}_kind": kind, **{f"{name}_{key}": value for key, value in values.items()}}
+        kind, numbers[0] = NORMALISED, schedule.scale
+    return {f"{name}_kind": kind, **dict(zip((f"{name}_{part}" for part in ("scale", "offset", "exponent")), numbers))}
 
 
 def to_header(schedule: Schedule) -> list[Any] | None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from driftls.environments import Block, Pool
 from driftls.errors import DimensionError, SettingsError
 from driftls.history import Window
+from driftls.inputs import as_whole
 from driftls.policies import SharedPolicy
 from driftls.run import Run
 from driftls.widths import constant_ridge, discount_of
@@ -74,12 +75,13 @@ def simulate(
         raise SettingsError(f"a {type(policy).__name__} takes users, but the environment offers arms. Use one model.")
     if not isinstance(policy, SharedPolicy) and engine == "compiled":
         raise SettingsError(f'a {type(policy).__name__} has no compiled loop: pass engine="python".')
-    if rounds < 1:
-        raise SettingsError(f"rounds must be at least 1, got {rounds}.")
+    rounds = as_whole(rounds, "rounds")
+    if not isinstance(environment, Pool):
+        raise SettingsError(f"expected an environment such as FixedArms(dim, 100), got {environment!r}.")
     if policy.dim != environment.dim:
         raise DimensionError(f"the policy has dim={policy.dim}, but the environment has dim={environment.dim}.")
-    points = sorted({*(log_points(rounds) if points is None else points), rounds})
-    if points[0] < 1 or points[-1] > rounds:
+    points = sorted({*(log_points(rounds) if points is None else [as_whole(p, "a point") for p in points]), rounds})
+    if points[-1] > rounds:
         raise SettingsError(f"points must lie in 1 ... {rounds}, got {points[0]} ... {points[-1]}.")
     play = _compiled if engine == "compiled" else _python
     seconds: dict[str, float] = {"play": 0.0} if engine == "compiled" else {"choose": 0.0, "learn": 0.0}

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.errors import SettingsError, missing_extra
+from driftls.errors import InputError, SettingsError, missing_extra
+from driftls.inputs import sparse_rows
 from driftls.schedules import ridge as total_ridge
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
 
@@ -22,17 +23,21 @@ except ImportError:
 __all__ = ["DriftingLeastSquares"]
 
 SOLVERS: dict[str, type[Tracker]] = {
-    "saga": SAGA,
-    "sag": SAG,
-    "svrg": SVRG,
-    "gd": GD,
-    "cd": CD,
-    "diagonal": Diagonal,
-    "rls": RLS,
-    "ols": OLS,
+    kind.__name__.lower(): kind for kind in (SAGA, SAG, SVRG, GD, CD, Diagonal, RLS, OLS)
 }
 DRAWING = ("saga", "sag", "svrg", "gd")
 STEPPING = (*DRAWING, "cd")
+
+
+def _looked_at(X: Any) -> Any:
+    """A sparse matrix as CSR whose arrays fit together: scikit-learn and SciPy would read through them unseen."""
+    if not sp.issparse(X) or X.ndim != 2:
+        return X
+    rows = sparse_rows(X, "X")
+    inside = not rows.indices.size or 0 <= int(rows.indices.min()) <= int(rows.indices.max()) < X.shape[1]
+    if not inside or (np.diff(rows.start) < 0).any():
+        raise InputError("X is not a valid sparse matrix: its arrays lead out of it. Build it anew.")
+    return sp.csr_array((rows.values, rows.indices, rows.start), shape=X.shape)
 
 
 class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -115,8 +120,8 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """X theta, and the intercept."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        check_is_fitted(self, "tracker_")
+        X = validate_data(self, _looked_at(X), accept_sparse="csr", dtype=np.float64, reset=False)
         theta, width = self.tracker_.theta, X.shape[1]
         return np.asarray(X @ theta[:width] + theta[width:].sum())
 
@@ -135,6 +140,7 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         What is read-only (joblib maps it) is copied: kernels would have to be compiled for it once more.
         """
+        X = _looked_at(X)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True, reset=first)
         y = np.require(y, requirements="W")
         width = X.shape[1]
@@ -153,21 +159,21 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _tracker(self, dim: int, passes: int) -> Tracker:
         """A new tracker with these settings."""
         solver = self.solver
-        if solver not in SOLVERS:
+        if not isinstance(solver, str) or solver not in SOLVERS:
             raise SettingsError(f"solver must be one of {', '.join(SOLVERS)}, got {solver!r}.")
         ridge = 1.0 if self.ridge is None else self.ridge
         if not (isinstance(ridge, int | float | np.number) and 0.0 <= ridge < np.inf):
             raise SettingsError(f"ridge must be a number of at least 0, got {ridge!r}.")
+        if solver == "ols" and self.ridge:
+            raise SettingsError(f"solver='ols' has no ridge, got ridge={self.ridge!r}. Use solver='rls', or drop it.")
+        if self.steps is not None and solver not in STEPPING:
+            raise SettingsError(f"solver={solver!r} takes no inner steps, got steps={self.steps!r}. Drop it.")
         settings: dict[str, Any] = dict(RAW)  # the ridge is scikit-learn's: of the features as they are
         if solver != "ols":
             settings["regularisation"] = total_ridge(float(ridge))
-        elif self.ridge:
-            raise SettingsError(f"solver='ols' has no ridge, got ridge={self.ridge!r}. Use solver='rls', or drop it.")
         if solver in DRAWING:
             settings["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
         if self.steps is not None:
-            if solver not in STEPPING:
-                raise SettingsError(f"solver={solver!r} takes no inner steps, got steps={self.steps!r}. Drop it.")
             settings["steps"] = self.steps
         tracker = SOLVERS[solver](dim, **settings)
         if passes > 1 and solver in STEPPING:
@@ -178,17 +184,3 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    # A tracker hands addresses of its arrays to compiled code, so it is copied as what it would write to a file.
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = dict(super().__getstate__())
-        if "tracker_" in state:
-            state["tracker_"] = self.tracker_.snapshot()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if "tracker_" in state:
-            header, arrays = state["tracker_"]
-            state = {**state, "tracker_": SOLVERS[header["class"].lower()].from_snapshot(header, arrays)}
-        super().__setstate__(state)

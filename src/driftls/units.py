@@ -29,7 +29,7 @@ GROWTH, LATER_GROWTH, LATER = 1.25, 1.6, 100.0  # of n until the next look, and 
 CONSTANT = 1e-6  # of the mean square: less spread is none
 ENOUGH = 0.05  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
 NUMBERS = ("n", "next_look", "constant", "offset", "rewards", "reward_sum", "reward_squares")
-ARRAYS = ("count", "squares", "sums", "mean", "unit", "limit")
+ARRAYS = ("count", "squares", "sums", "means", "unit", "limit")
 
 
 class Change(NamedTuple):
@@ -89,6 +89,15 @@ class Units:
             self.arrays["limit"][:] = np.inf
             self.arrays["count"][:] = 1.0  # nothing is ever seen for the first time
 
+    def grow(self, dim: int) -> None:
+        """Measure `dim` features from now on; those that are new were never seen."""
+        if dim > self.dim:
+            fresh = Units(dim, sparse=self.sparse, intercept=self.intercept, scale=self.scale)
+            for name, array in fresh.frame.arrays.items():
+                array[: self.dim] = self.frame.arrays[name]
+            self.dim, self.arrays = dim, fresh.arrays
+            self.frame.set(**fresh.frame.arrays, dim=dim)
+
     @property
     def asked(self) -> bool:
         """Whether it is time for a look."""
@@ -101,7 +110,7 @@ class Units:
         frame.set(asked=0, next_look=max(n + 1.0, np.ceil((GROWTH if n < LATER else LATER_GROWTH) * n)))
         seen = (count > 0.0) & self.scale
         square = np.divide(arrays["squares"], count, out=np.ones(self.dim), where=seen)
-        mean, spread = arrays["mean"].copy(), square.copy()
+        mean, spread = arrays["means"].copy(), square.copy()
         if frame["centred"]:
             if n > 0.0:
                 mean = arrays["sums"] / n if self.scale else mean
@@ -113,10 +122,10 @@ class Units:
         offset = frame["reward_sum"] / frame["rewards"] if frame["rewards"] and self.intercept else frame["offset"]
         before = frame["constant"]
         after = before if constant is None else constant
-        change = Change(unit / arrays["unit"], (arrays["mean"] - mean) * unit, before, after, offset - frame["offset"])
+        change = Change(unit / arrays["unit"], (arrays["means"] - mean) * unit, before, after, offset - frame["offset"])
         if n > 64.0 and not force and self._small(change):
             return None
-        arrays["unit"][:], arrays["mean"][:] = unit, mean
+        arrays["unit"][:], arrays["means"][:] = unit, mean
         frame.set(constant=after, offset=offset)
         return change
 
@@ -138,7 +147,7 @@ class Units:
         """Coefficients and intercept in the caller's own units."""
         coefficients = theta[: self.dim] * self.arrays["unit"]
         constant = theta[self.dim] * self.frame["constant"] if theta.size > self.dim else 0.0
-        return coefficients, float(self.frame["offset"] + constant - coefficients @ self.arrays["mean"])
+        return coefficients, float(self.frame["offset"] + constant - coefficients @ self.arrays["means"])
 
     def snapshot(self) -> tuple[dict[str, float], dict[str, Vector]]:
         """Numbers and arrays, for a file."""
@@ -154,3 +163,13 @@ class Units:
         for name, array in found.items():
             self.arrays[name][:] = array
         self.frame.set(**kept)
+
+
+def widened(old: NDArray[Any], into: NDArray[Any], before: int, after: int) -> NDArray[Any]:
+    """What was kept of `before` features, written into the array of one that has `after`; the intercept stays last."""
+    at = [
+        np.append(np.arange(before), after)[:size] if size != wider else np.arange(size)
+        for size, wider in zip(old.shape, into.shape)
+    ]
+    into[np.ix_(*at)] = old
+    return into

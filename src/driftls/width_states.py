@@ -205,22 +205,24 @@ class DiagonalState(WidthState):
 
     numbers = ("scale", "ridge")
 
+    def variances(self) -> NDArray[np.float64]:
+        """The diagonal of (A + ridge I)^-1, as if A were diagonal."""
+        return np.asarray(1.0 / (self.frame["ridge"] + self.frame["scale"] * self.arrays["squares"]))
+
     def keep_spread(self) -> None:
         """1/(ridge + s_j) afresh; where rows are discounted, kernels do not read it."""
-        spread, squares = self.frame.arrays["spread"], self.arrays["squares"]
-        spread[:] = 1.0 / (self.frame["ridge"] + self.frame["scale"] * squares)
+        self.frame.arrays["spread"][:] = self.variances()
 
     def set_ridge(self, total: float) -> None:
         self.frame["ridge"] = total
         self.keep_spread()
 
     def change_units(self, change: Change) -> None:
-        """Sums of squares afresh from the rows held, as a sample of all; or, without rows, in their new scale."""
+        """In their new scale; of dense rows, whose mean moves too, afresh from the rows held, as a sample of all."""
         squares, history = self.arrays["squares"], self.tracker.history
-        if len(history) and self.frame["discount"] == 1.0:
+        if len(history) and not self.sparse and self.frame["discount"] == 1.0:
             X, _ = history.matrix()
-            total = np.einsum("ij,ij->j", X, X) if isinstance(X, np.ndarray) else np.asarray(X.multiply(X).sum(axis=0))
-            squares[:] = total * (history.seen / len(history))
+            squares[:] = np.einsum("ij,ij->j", X, X) * (history.seen / len(history))
         else:
             squares *= np.append(change.scale, change.after / change.before)[: self.dim] ** 2
         self.keep_spread()
@@ -231,6 +233,51 @@ class DiagonalState(WidthState):
 
     def _restored(self) -> None:
         self.keep_spread()
+
+
+class CentredState(WidthState):
+    """Number, sums and sums of squares of a model's rows, and the width that they leave where all features are 0."""
+
+    numbers = ("scale", "ridge", "n")
+
+    def set_ridge(self, total: float) -> None:
+        self.frame["ridge"] = total
+        self.sum_up()
+
+    def sum_up(self) -> None:
+        """lambda0, and every feature's share in Q, afresh."""
+        frame, units = self.frame, self.tracker.units
+        assert units is not None
+        frame["prior"] = frame["ridge"] / units.frame["constant"] ** 2
+        sums = self.arrays["sums"]
+        share = sums**2 * self.variances()
+        share[-1] = 0.0
+        frame.arrays["share"][:] = share
+        frame["rest"] = share.sum()
+
+    def variances(self) -> NDArray[np.float64]:
+        """The diagonal of A^-1, as the width has it."""
+        frame, scale, total = self.frame, self.frame["scale"], self.frame["n"] + self.frame["prior"]
+        left = scale * self.arrays["squares"] - (scale * self.arrays["sums"]) ** 2 / total
+        spread = np.asarray(1.0 / (frame["ridge"] + np.maximum(left, 0.0)))
+        means = scale * self.arrays["sums"][:-1] / total
+        spread[-1] = (1.0 / total + means**2 @ spread[:-1]) * frame["prior"] / frame["ridge"]
+        return spread
+
+    def change_units(self, change: Change) -> None:
+        """x_new = scale x + shift, in every row at once."""
+        squares, sums, n = self.arrays["squares"], self.arrays["sums"], self.frame["n"] / self.frame["scale"]
+        s, f = squares[:-1], sums[:-1]
+        s[:] = change.scale**2 * s + 2.0 * change.scale * change.shift * f + n * change.shift**2
+        f[:] = change.scale * f + n * change.shift
+        self.sum_up()
+
+    def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
+        refuse(not (numbers["ridge"] > 0.0 and numbers["scale"] > 0.0), "ridge")
+        refuse((arrays["squares"] < 0.0).any(), "squares")
+
+    def _restored(self) -> None:
+        self.sum_up()
 
 
 class PhiState(WidthState):

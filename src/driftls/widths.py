@@ -4,6 +4,7 @@
 |---|---|---|---|
 | `ExactWidth` | O(d^2), sparse O(nnz^2) | O(d^2) | everything, where d^2 is affordable |
 | `PhiWidth()` | O(nnz) | O(T nnz) an arm | arms that recur, where d^2 does not fit |
+| `CentredWidth` | O(nnz) | O(nnz) | one model an arm, where a model has an intercept |
 | `DiagonalWidth` | O(nnz) | O(nnz) | fresh arms, sparse crosses; wrong for a fixed pool |
 | `SampleWidth` | O(nnz) and O(d^2) a round | O(d^2) | Thompson sampling, exactly |
 | `NoWidth` | nothing | nothing | greedy |
@@ -20,14 +21,15 @@ import numpy as np
 
 from driftls.draws import Draws
 from driftls.errors import SettingsError
-from driftls.kernels import bounds, phi, sampling, score
+from driftls.kernels import bounds, centred, phi, sampling, score
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import ridge
 from driftls.trackers import RLS, Tracker
-from driftls.width_states import DiagonalState, ExactState, PhiState, SampleState, WidthState
+from driftls.units import widened
+from driftls.width_states import CentredState, DiagonalState, ExactState, PhiState, SampleState, WidthState
 
-__all__ = ["DiagonalWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
+__all__ = ["CentredWidth", "DiagonalWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
 
 LARGEST_DIM = 30_000
 FIRST_PRODUCTS = 64  # arms
@@ -43,6 +45,7 @@ class Width(ABC):
 
     keeps_arms: ClassVar[bool] = False  # something for each arm that recurs, in a slot
     samples: ClassVar[bool] = False  # scores are random
+    lazy: ClassVar[bool] = False  # between two looks, a sparse row brings its own features up to date, and no others
 
     def own_sums(self, tracker: Tracker) -> bool:
         """Whether the width has sums of its own, and so has to see every row from the tracker's first on."""
@@ -68,6 +71,16 @@ class Width(ABC):
         state.read(draws)
         state.restore(numbers, arrays)
         return state
+
+    def grow(self, state: WidthState, draws: Draws) -> WidthState:
+        """The same state over the features that its tracker has by now; those that are new were never seen."""
+        numbers, arrays = state.snapshot()
+        grown = self._state(state.tracker, state.slots)
+        grown.read(draws)
+        before, after = (one.dim - state.tracker.intercept for one in (state, grown))
+        fresh = grown.snapshot()[1]
+        grown.restore(numbers, {name: widened(array, fresh[name], before, after) for name, array in arrays.items()})
+        return grown
 
     @abstractmethod
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
@@ -120,7 +133,6 @@ class ExactWidth(Width):
                 raise SettingsError(NO_INVERSE)
             total = tracker.total_ridge(max(len(tracker), 1))
         else:
-            refuse_window(tracker)
             parts["enter"] = score.exact_own_enter
             total, discount = constant_ridge(tracker), discount_of(tracker)
             # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
@@ -143,10 +155,12 @@ class ExactWidth(Width):
 
 
 class DiagonalWidth(Width):
-    """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped."""
+    """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped.
+
+    Rows that left a `Window` go on counting; for a width that forgets give the tracker a discount.
+    """
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        refuse_window(tracker)
         state = DiagonalState(
             tracker,
             {"score": score.diagonal_score, "width2": score.diagonal_width2, "enter": score.diagonal_enter},
@@ -157,6 +171,31 @@ class DiagonalWidth(Width):
             spread=np.zeros(tracker.inner),
         )
         state.keep_spread()
+        return state
+
+
+class CentredWidth(Width):
+    """Diagonal width around the mean of a model's rows, with its intercept known exactly; for one model an arm.
+
+    How often an arm was shown decides how sure we are of its mean reward, and each feature by itself how sure we are of
+    what is special to a user: sqrt(1/(n + lambda0) + sum c_j (x_j - mean_j)^2). O(nnz) an arm and a row.
+    """
+
+    lazy = True
+
+    def _state(self, tracker: Tracker, slots: int) -> WidthState:
+        if not tracker.intercept:
+            raise SettingsError("CentredWidth needs a tracker with an intercept. Build it with intercept=True.")
+        state = CentredState(
+            tracker,
+            {"score": centred.centred_score, "width2": centred.centred_width2, "enter": centred.centred_enter},
+            arrays={"squares": np.zeros(tracker.inner), "sums": np.zeros(tracker.inner)},
+            scale=1.0,
+            discount=discount_of(tracker),
+            ridge=constant_ridge(tracker),
+            share=np.zeros(tracker.inner),
+        )
+        state.sum_up()
         return state
 
 
@@ -239,7 +278,6 @@ class SampleWidth(Width):
         return 2 * dim
 
     def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        refuse_window(tracker)
         if discount_of(tracker) < 1.0:
             raise SettingsError("exact samples cannot discount rows. Use ExactWidth() and LinUCB.")
         total = constant_ridge(tracker)
@@ -270,15 +308,6 @@ def discount_of(tracker: Tracker) -> float:
     return float(getattr(tracker, "discount", 1.0))
 
 
-def refuse_window(tracker: Tracker) -> None:
-    """Sums that only grow go on counting rows that the tracker has dropped."""
-    if tracker.history.kind == WINDOW:
-        raise SettingsError(
-            "this width cannot take back the rows that leave a Window. Use PhiWidth(), ExactWidth() over an RLS, "
-            "or a tracker with a discount."
-        )
-
-
 def refuse_large(tracker: Tracker) -> None:
     """d^2 numbers must be affordable."""
     if tracker.inner > LARGEST_DIM:
@@ -288,5 +317,5 @@ def refuse_large(tracker: Tracker) -> None:
 
 
 KINDS: dict[str, type[Width]] = {
-    kind.__name__: kind for kind in (NoWidth, ExactWidth, DiagonalWidth, PhiWidth, SampleWidth)
+    kind.__name__: kind for kind in (NoWidth, ExactWidth, DiagonalWidth, CentredWidth, PhiWidth, SampleWidth)
 }

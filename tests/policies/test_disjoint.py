@@ -15,7 +15,7 @@ from driftls.policies import DisjointLinUCB
 from driftls.testing.policies import same_policy
 from driftls.testing.trackers import same_snapshot
 from driftls.trackers import CD, RAW, RLS, SAGA
-from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
+from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 from policy_cases import DIM
 
 POOLS = [list("abcde"), list("bcfga"), list("hagbi")]
@@ -197,12 +197,24 @@ def test_bad_settings_are_refused(settings, complaint):
         DisjointLinUCB(DIM, **settings)
 
 
-@pytest.mark.parametrize(("dim", "kinds"), [(6, (RLS, ExactWidth)), (201, (SAGA, DiagonalWidth))])
-def test_parts_by_default(dim, kinds):
-    policy = DisjointLinUCB(dim)
-    assert (type(policy.tracker), type(policy.width)) == kinds
-    assert policy.reason.startswith("exact" if dim == 6 else "fast")
+@pytest.mark.parametrize(
+    ("dim", "arms", "kind", "parts"),
+    [
+        (6, 3, np.array, (RLS, ExactWidth)),
+        (6, 3, sp.csr_array, (RLS, CentredWidth)),
+        (200, 51, np.array, (RLS, CentredWidth)),
+        (201, 3, np.array, (SAGA, CentredWidth)),
+        (201, 3, sp.csr_array, (SAGA, CentredWidth)),
+    ],
+)
+def test_parts_by_default(dim, arms, kind, parts):
+    policy = copy.deepcopy(DisjointLinUCB(dim))  # what is saved before the first user is as open
+    assert policy.reason.startswith("open")
+    policy.choose(kind(np.ones((1, dim))), ids=list(range(arms)))
+    assert (type(policy.tracker), type(policy.width)) == parts
+    assert policy.reason.startswith("exact" if parts[1] is ExactWidth else "fast")
     assert policy.sigmas == 1.5
+    assert policy.strength is not None
 
 
 def test_ids_in_any_form_and_order_are_the_same_models():

@@ -67,8 +67,8 @@ def test_a_refused_first_call_decides_nothing():
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (lambda: LinUCB(), "either dim, and chooses its parts itself, or a tracker"),
-        (lambda: LinUCB(3, tracker=RLS(3, **RAW)), "either dim"),
+        (lambda: LinUCB(), "dim or features, and chooses its parts itself, or a tracker"),
+        (lambda: LinUCB(3, tracker=RLS(3, **RAW)), "dim or features"),
         (lambda: LinUCB(3, width=ExactWidth()), "width needs a tracker"),
         (lambda: LinUCB(tracker=RLS(3, **RAW), regularisation=1.0), "give it to the tracker"),
         (lambda: LinUCB(3, kappa=-1.0), "kappa must lie in .* got -1.0"),

@@ -7,7 +7,7 @@ import pytest
 from driftls.policies import SharedPolicy
 from driftls.testing import WIDTH_CHECKS
 from driftls.trackers import CD, RAW, RLS, SAGA
-from driftls.widths import KINDS, DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
+from driftls.widths import KINDS, CentredWidth, DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
 DIM = 6
 PAIRS = {
@@ -17,6 +17,9 @@ PAIRS = {
     "exact, discounted": lambda: (CD(DIM, discount=0.99, **RAW), ExactWidth()),
     "diagonal": lambda: (SAGA(DIM, seed=0, **RAW), DiagonalWidth()),
     "diagonal, discounted": lambda: (CD(DIM, discount=0.99, **RAW), DiagonalWidth()),
+    "centred": lambda: (SAGA(DIM, seed=0, scale=False), CentredWidth()),
+    "centred, of RLS": lambda: (RLS(DIM, scale=False), CentredWidth()),
+    "centred, discounted": lambda: (CD(DIM, discount=0.99, scale=False), CentredWidth()),
     "phi": lambda: (SAGA(DIM, seed=0, **RAW), PhiWidth(4)),
     "sample": lambda: (RLS(DIM, **RAW), SampleWidth()),
 }

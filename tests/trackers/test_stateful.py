@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-import fuzz
 from cases import DIM, combinations, make
 from driftls.errors import DriftlsError
 from driftls.testing.rows import bad_blocks, bad_rows, good_rows
@@ -115,10 +114,3 @@ TestLife.settings = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-
-
-@pytest.mark.parametrize("seed", [1, 50853])  # and those that once found something
-def test_a_batch_of_random_calls_finds_nothing(seed):
-    count, found = fuzz.run("trackers", seed, 25)
-    assert not found, "\n".join(found)
-    assert min(count["taken"], count["refused"]) > 50

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from driftls.history import Mapped
-from driftls.testing.trackers import hasty_threads, same_tracker
+from driftls.testing.common import hasty_threads
+from driftls.testing.trackers import same_tracker
 from driftls.trackers import RAW, RLS, SAGA
 
 

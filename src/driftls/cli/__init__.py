@@ -5,33 +5,24 @@ One file a command; importing it adds the command.
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated
 
 from driftls import __version__
+from driftls.cli import convert, fit, inspect, replay, report, reproduce, simulate, study, synth, warmup
 from driftls.cli.common import app, typer
-from driftls.errors import DriftlsError, MissingExtraError, SettingsError
-
-# in the order in which help lists them
-from driftls.cli import (  # isort: skip
-    reproduce,
-    synth,
-    convert,
-    inspect,
-    replay,
-    simulate,
-    study,
-    fit,
-    report,
-    warmup,
-)
+from driftls.errors import DriftlsError, MissingExtraError, SettingsError, StorageError, storage_error
 
 __all__ = [
     "app", "convert", "fit", "inspect", "replay", "report", "reproduce", "run", "simulate", "study",
     "synth", "warmup",
 ]  # fmt: skip
 
-GREETING = """\
-driftls {version}: online least squares and linear bandits at O(d) a round.
+ORDER = ["reproduce", "synth", "convert", "inspect", "replay", "simulate", "study", "fit", "report", "warmup"]
+app.registered_commands.sort(key=lambda command: ORDER.index(getattr(command.callback, "__name__", "")))  # for --help
+
+GREETING = f"""\
+driftls {__version__}: online least squares and linear bandits at O(d) a round.
 
 Three things to do first:
 
@@ -51,11 +42,15 @@ driftls --help lists all commands, driftls COMMAND --help explains one."""
 def run(arguments: list[str] | None = None) -> None:
     """Run one command. What a user can have caused becomes one line on stderr and an exit code."""
     try:
-        app(args=arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: typer.echo(f"driftls: {message}", err=True)
+            app(args=arguments, prog_name="driftls")
+    except (SettingsError, MissingExtraError, StorageError) as error:
+        _fail(str(error), 2)
     except DriftlsError as error:
-        _fail(str(error), 2 if isinstance(error, SettingsError | MissingExtraError) else 3)
+        _fail(str(error), 3)
     except OSError as error:
-        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
+        _fail(str(storage_error(error)), 2)
     except MemoryError as error:
         _fail(f"there is not enough memory for this ({error}). Use fewer features, arms or workers.", 2)
 
@@ -70,20 +65,15 @@ def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
 ) -> None:
-    """Online least squares that costs O(d) a row.
+    """Online least squares and linear bandits at O(d) a round.
 
     \b
     Examples:
       driftls reproduce --quick --out demo
-      driftls simulate --bandit fixed-arms --dim 50 --arms 100 --policy linucb,flinucb-saga --out runs
-      driftls report runs --out report.html
-      driftls synth --lines 200000 --seed 1 --out day.gz
-      driftls inspect day.gz
-      driftls study study.toml --out study
-      driftls fit days --policy flinucb-saga --out warm.policy
-      driftls warmup
+      driftls simulate --policy linucb,flinucb-saga,random --out runs
+      driftls report runs
     """  # noqa: D301  (a backspace keeps the lines of a paragraph apart)
     if version:
         typer.echo(f"driftls {__version__}")
     elif context.invoked_subcommand is None:
-        typer.echo(GREETING.format(version=__version__))
+        typer.echo(GREETING)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
-from pathlib import Path
+from textwrap import wrap
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from driftls.errors import missing_extra
 
@@ -23,64 +20,53 @@ try:
 except ImportError:
     raise missing_extra("typer and rich", "cli", "the command line") from None
 
+if TYPE_CHECKING:
+    from driftls.features import FeatureMap
+    from driftls.policies.registry import Maker
+
 __all__ = [
-    "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Features", "Kappa", "OnError", "Seed", "Width", "Workers",
-    "app", "check_policies", "counting", "features_of", "plus_minus", "policies", "print_json", "print_table",
+    "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Kappa", "OnError", "Seed", "Width", "Workers", "app",
+    "check_policies", "counting", "features_of", "policies", "print_json", "print_pairs", "print_table",
     "progress", "typer",
 ]  # fmt: skip
 
 app = typer.Typer(
     name="driftls",
-    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class OnError(StrEnum):
-    """What becomes of broken lines."""
-
-    RAISE = "raise"
-    SKIP = "skip"
-
-
-class FeatureKind(StrEnum):
-    """How a visitor and an article make an arm."""
-
-    AUTO = "auto"
-    DISJOINT = "disjoint"
-    CROSSES = "crosses"
-    SHARED = "shared"
-    HASHED = "hashed"
-    OUTER = "outer"
-
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of everything that is drawn at random.")]
 Kappa = Annotated[float | None, typer.Option(help="Weight of the width; if not given, the policy's own.")]
 Workers = Annotated[int, typer.Option(min=-1, help="Processes on this machine; -1 is one a core.")]
 Cluster = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler to use instead.")]
-Features = Annotated[FeatureKind, typer.Option(help="How a visitor and an article make an arm.")]
+OnError = Annotated[Literal["raise", "skip"], typer.Option(help="At a broken line: stop, or skip and count it.")]
+FeatureKind = Annotated[
+    Literal["auto", "disjoint", "crosses", "shared", "hashed", "outer"],
+    typer.Option(help="How a visitor and an article make an arm."),
+]
 Dim = Annotated[int, typer.Option(min=1, max=10**7, help="Features of a visitor.")]
 Articles = Annotated[int, typer.Option(min=1, max=10**7, help="Most articles, for crosses and shared.")]
 Width = Annotated[int, typer.Option(min=1, max=10**9, help="Length of an arm, for hashed.")]
 
 
-def features_of(kind: FeatureKind, form: str, dim: int, articles: int, width: int) -> Any:
+def features_of(kind: str, form: str, dim: int, articles: int, width: int) -> FeatureMap:
     """The features that were asked for; by default one model an article, and for R6A products with its features."""
     from driftls.features import Hashed, OuterProduct, UserArmCrosses, UserOnly
 
-    if kind is FeatureKind.OUTER or (kind is FeatureKind.AUTO and form == "R6A"):
-        return OuterProduct(6, 6)
-    if kind is FeatureKind.HASHED:
-        return Hashed(width, user_dim=dim)
-    if kind in (FeatureKind.CROSSES, FeatureKind.SHARED):
-        return UserArmCrosses(dim, articles=articles, shared=kind is FeatureKind.SHARED)
-    return UserOnly(dim)
+    made: FeatureMap = UserOnly(dim)
+    if kind == "outer" or (kind == "auto" and form == "R6A"):
+        made = OuterProduct(6, 6)
+    elif kind == "hashed":
+        made = Hashed(width, user_dim=dim)
+    elif kind in ("crosses", "shared"):
+        made = UserArmCrosses(dim, articles=articles, shared=kind == "shared")
+    return made
 
 
-def policies() -> dict[str, Any]:
+def policies() -> dict[str, Maker]:
     """The paper's policies and ours, by name."""
     import driftls.paper
     from driftls.policies.registry import POLICIES
@@ -88,7 +74,7 @@ def policies() -> dict[str, Any]:
     return {**driftls.paper.POLICIES, **POLICIES}  # the paper's first
 
 
-def check_policies(names: Iterable[str]) -> dict[str, Any]:
+def check_policies(names: Iterable[str]) -> dict[str, Maker]:
     """The table of `policies`, if it has all of the names."""
     table = policies()
     for name in names:
@@ -100,42 +86,42 @@ def check_policies(names: Iterable[str]) -> dict[str, Any]:
 # -- results on stdout -------------------------------------------------------------------------------------------------
 
 
+def _console() -> Console:
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=max(console.width, 160))
+
+
 def print_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1, notes: Sequence[str] = ()
 ) -> None:
     """A table with `words` columns of text, then numbers; below, what they mean and what to do next."""
-    console = Console(highlight=False)
-    if not console.is_terminal:  # a file or a pipe has no edge
-        console = Console(highlight=False, width=max(console.width, 160))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    console, table = _console(), Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(head):
         table.add_column(name, justify="left" if place < words else "right", no_wrap=place > 0, overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
     console.print(table)
     for note in ("", *notes) if notes else ():
-        console.print(note, markup=False, soft_wrap=True)
+        console.print(note, soft_wrap=not console.is_terminal)
 
 
-def plus_minus(mean: float, half: float | None, digits: int = 1) -> str:
-    """A mean with the half-width of its interval, if there is one."""
-    known = half is not None and math.isfinite(half)
-    return f"{mean:,.{digits}f} ± {half:,.{digits}f}" if known else f"{mean:,.{digits}f}"
+def print_pairs(pairs: Iterable[tuple[str, str]], *, notes: Sequence[str] = ()) -> None:
+    """Names, and what is said of each beside them; then what to do next."""
+    console = _console()
+    for name, text in pairs:
+        lines = wrap(text, max(20, console.width - 22)) if console.is_terminal else [text]
+        typer.echo(f"{name:<22}{lines[0]}")
+        for line in lines[1:]:
+            typer.echo(f"{'':<22}{line}")
+    for note in ("", *notes):
+        console.print(note, soft_wrap=not console.is_terminal)
 
 
 def print_json(result: Any) -> None:
     """One JSON object; it has no infinity and no NaN."""
-    typer.echo(json.dumps(_plain(result)))
+    import msgspec
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, Path):
-        return str(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    typer.echo(msgspec.json.encode(result, enc_hook=str))  # paths
 
 
 # -- progress on stderr ------------------------------------------------------------------------------------------------

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from driftls.cli.common import AsJson, OnError, app, counting, typer
+from driftls.cli.common import AsJson, OnError, app, counting, print_json, typer
 
 
 @app.command()
 def convert(
     paths: Annotated[list[Path], typer.Argument(exists=True, help="Logs of one format, in the order of their time.")],
     out: Annotated[Path, typer.Option(help="A new folder, or a file if it ends in .parquet.")],
-    on_error: Annotated[OnError, typer.Option(help="At a broken line: stop, or skip and count it.")] = OnError.RAISE,
+    on_error: OnError = "raise",
     as_json: AsJson = False,
 ) -> None:
     """Write logs as Parquet: one file a day (UTC), or one for all.
@@ -28,13 +27,16 @@ def convert(
     """  # noqa: D301
     from driftls.logs import read, write_parquet
 
-    log = read(paths, on_error=on_error.value)
+    log = read(paths, on_error=on_error)
     with counting(out.name, lambda lines: log.share) as report:
         write_parquet(log, out, progress=report)
-    files = [str(file) for file in sorted(out.rglob("*.parquet"))] if out.is_dir() else [str(out)]
+    files = sorted(out.rglob("*.parquet")) if out.is_dir() else [out]
     if as_json:
-        typer.echo(json.dumps({"format": log.format, **asdict(log.counts), "files": files}))
+        print_json({"format": log.format, **asdict(log.counts), "files": files})
         return
-    typer.echo(f"Wrote {log.counts.events:,} of {log.counts.lines:,} lines of {log.format} to {out}.")
     for example in log.counts.examples:
         typer.echo(f"Skipped: {example}", err=True)
+    typer.echo(f"Wrote {log.counts.events:,} of {log.counts.lines:,} lines of {log.format} to {out}.")
+    typer.echo(
+        f"Next: driftls fit {out} --policy linucb --out warm.policy, or driftls replay {out} --policy linucb-auto"
+    )

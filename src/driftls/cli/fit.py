@@ -14,9 +14,9 @@ from driftls.cli.common import app, typer
 @app.command()
 def fit(
     days: Annotated[Path, typer.Argument(exists=True, help="A Parquet log, or a folder partitioned by day.")],
-    policy: Annotated[str, typer.Option(help="linucb, linucb-exact, flinucb-saga, greedy or epsilon-greedy.")],
+    policy: Annotated[str, typer.Option(help="linucb, linucb-exact or flinucb-saga.")],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The file of the policy.")],
-    features: common.Features = common.FeatureKind.AUTO,
+    features: common.FeatureKind = "auto",
     dim: common.Dim = 136,
     articles: common.Articles = 1000,
     width: common.Width = 1024,
@@ -41,13 +41,18 @@ def fit(
     """  # noqa: D301
     from driftls import fit as stage
     from driftls import logs
+    from driftls.errors import SettingsError
     from driftls.features import UserOnly
     from driftls.history import Reservoir
     from driftls.policies.registry import as_disjoint
 
     table = common.check_policies([policy])
     where: dict[str, Any] = {"workers": workers, "cluster": cluster}
-    log = logs.ParquetLog([str(days)])
+    log = logs.read(days)
+    if not isinstance(log, logs.ParquetLog):
+        raise SettingsError(
+            f"{days}: expected a log as Parquet, got {log.format}. Run: driftls convert {days} --out days"
+        )
     paths = [str(Path(path).resolve()) for path in log.paths]
     begin = perf_counter()
     made = stage.with_articles(common.features_of(features, log.format, dim, articles, width), paths, **where)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from driftls.cli.common import AsJson, OnError, app, counting, typer
+from driftls.cli.common import AsJson, OnError, app, counting, print_json, print_pairs, typer
+
+if TYPE_CHECKING:
+    from driftls.logs.inspect import Summary
+    from driftls.logs.shown import Uniformity
+
+ADVICE = {
+    "uniform": "matched lines can be counted",
+    "propensities": "lines have to be weighted by 1/p, which `driftls replay` does",
+    "skewed": "no estimate is valid; log propensities",
+    "unknown": "matched lines can be counted if this log was uniform, which cannot be seen",
+}
 
 
 @app.command()
 def inspect(
     paths: Annotated[list[Path], typer.Argument(exists=True, help="Files or folders of one format.")],
-    on_error: Annotated[OnError, typer.Option(help="At a broken line: stop, or skip and count it.")] = OnError.SKIP,
+    on_error: OnError = "skip",
     as_json: AsJson = False,
 ) -> None:
     """Say what a log holds, and how it showed its candidates.
@@ -30,61 +40,51 @@ def inspect(
 
     from driftls import logs
 
-    log = logs.read(paths, on_error=on_error.value)
+    log = logs.read(paths, on_error=on_error)
     with counting(paths[0].name, lambda lines: log.share) as report:
         summary = logs.inspect(log, progress=report)
     if as_json:
-        typer.echo(json.dumps(msgspec.to_builtins(summary)))
+        print_json(msgspec.to_builtins(summary))
         return
-    for name, text in _rows(summary):
-        typer.echo(f"{name:<22}{text}")
-    for example in summary.examples:
-        typer.echo(f"{'broken':<22}{example}")
+    broken = [("broken", example) for example in summary.examples]
+    names = " ".join(map(str, paths))
+    print_pairs(
+        [*_rows(summary), *broken], notes=[f"Next: driftls replay {names} --policy linucb-auto --policy random"]
+    )
 
 
-def _rows(s: Any) -> list[tuple[str, str]]:
+def _rows(s: Summary) -> list[tuple[str, str]]:
+    from numpy import datetime64  # dates of any year, for logs whose clock is not in seconds
+
+    first, last = (str(datetime64(seconds, "s")).replace("T", " ") for seconds in (s.first_time, s.last_time))
     dropped = f", {s.dropped_lines:,} dropped" if s.dropped_lines else ""
     sizes = f"{s.pool_min} to {s.pool_max}, mean {s.pool_mean:.2f}, harmonic mean {s.pool_harmonic_mean:.2f}"
     gone = f"; {s.dropped_candidates:,} candidates dropped" if s.dropped_candidates else ""
-    present = {True: "yes", False: "no"}
     shown, fit = s.logging, s.logging.propensity_fit
-    propensity = present[s.propensity]
+    propensity = "yes" if s.propensity else "no"
     if fit is not None:
         verdict = "too few lines to say whether they fit" if fit.p is None else f"p = {fit.p:.3g} that they fit"
         propensity = f"yes, down to {shown.smallest_propensity:.3g}; {verdict} how often arms were shown"
+    doubt = f"{shown.doubt}: no estimate that rests on them can be trusted"
     return [
         ("format", s.format),
         ("lines", f"{s.lines:,}: {s.events:,} events, {s.broken:,} broken{dropped}"),
-        ("time", f"{_moment(s.first_time)} to {_moment(s.last_time)} UTC"),
+        ("time", f"{first} to {last} UTC"),
         ("clicks", f"{s.clicks:,g}, a rate of {s.ctr:.5f}"),
         ("arms", f"{s.arms:,}"),
         ("pool", f"{sizes}{gone}"),
         ("user features", f"{s.user_dim}, {s.user_nonzeros:.2f} of them not 0; constant alone: {s.constant_only:.1%}"),
         ("arm features", str(s.arm_features or "no")),
-        ("truth", present[s.truth]),
+        ("truth", "yes" if s.truth else "no"),
         ("propensities", propensity),
         ("uniform by position", _test(shown.uniform_positions)),
         ("uniform by arm", _test(shown.uniform_arms)),
         ("replay", f"{ADVICE[shown.kind]}: {shown.reason}"),
-        *([("warning", f"{shown.doubt}: no estimate that rests on them can be trusted")] if shown.doubt else []),
+        *([("warning", doubt)] if shown.doubt else []),
     ]
 
 
-ADVICE = {
-    "uniform": "matched lines can be counted",
-    "propensities": "lines have to be weighted by 1/p, which `driftls replay` does",
-    "skewed": "no estimate is valid; log propensities",
-    "unknown": "matched lines can be counted if this log was uniform, which cannot be seen",
-}
-
-
-def _moment(seconds: int) -> str:
-    from numpy import datetime64  # dates of any year, for logs whose clock is not in seconds
-
-    return str(datetime64(seconds, "s")).replace("T", " ")
-
-
-def _test(found: Any) -> str:
+def _test(found: Uniformity) -> str:
     if found.p is None:
         return "too few lines to say"
     return f"p = {found.p:.3g} (chi-square {found.statistic:.1f}, {found.degrees:.1f} degrees of freedom)"

@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from driftls.cli import common
 from driftls.cli.common import app, typer
 
-
-class Kind(StrEnum):
-    """What `simulate` can play on."""
-
-    FIXED = "fixed-arms"
-    CHURNING = "churning-pool"
-    FRESH = "fresh-contexts"
-
-
-class Reward(StrEnum):
-    """The noise of a simulated bandit."""
-
-    GAUSSIAN = "gaussian"
-    BOUNDED = "bounded"
-    BERNOULLI = "bernoulli"
+if TYPE_CHECKING:
+    from driftls.run import Run
 
 
 @app.command()
 def simulate(
     policy: Annotated[str, typer.Option(metavar="A,B,...", help="Names of policies; see below.")],
-    kind: Annotated[Kind, typer.Option("--bandit", help="Where the arms come from.")] = Kind.FIXED,
+    kind: Annotated[
+        Literal["fixed-arms", "churning-pool", "fresh-contexts"],
+        typer.Option("--bandit", help="Where the arms come from."),
+    ] = "fixed-arms",
     dim: Annotated[int, typer.Option(min=1, max=10**7, help="Number of features.")] = 50,
     arms: Annotated[int, typer.Option(min=1, max=10**6, help="Arms on offer in a round.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, max=10**12, help="Rounds of a run.")] = 10_000,
     seeds: Annotated[int, typer.Option(min=1, max=10**6, help="Runs of each policy, on as many bandits.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="The first seed; the others follow.")] = 0,
     sigma: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 0.3,
-    reward: Annotated[Reward, typer.Option(help="Kind of noise.")] = Reward.GAUSSIAN,
+    reward: Annotated[Literal["gaussian", "bounded", "bernoulli"], typer.Option(help="Kind of noise.")] = "gaussian",
     nnz: Annotated[int | None, typer.Option(min=1, help="Non-zeros of an arm; fresh-contexts only.")] = None,
     kappa: common.Kappa = None,
     out: Annotated[Path | None, typer.Option(file_okay=False, help="Folder for one JSON file a run.")] = None,
@@ -46,9 +34,9 @@ def simulate(
     """Play simulated bandits, and compare the regret of policies.
 
     The paper's, with its settings: linucb, flinucb-gd, flinucb-svrg, flinucb-sag. Ours: flinucb-saga, linucb-exact,
-    linucb-auto. To compare with: lints, greedy, epsilon-greedy, random. Without --kappa the paper's take
-    1 and the others estimate it. All policies of a seed meet the same arms and the same noise. A folder with runs of
-    other settings is refused.
+    linucb-auto. To compare with: lints, greedy, epsilon-greedy, random. Without --kappa the paper's take 1 and the
+    others estimate it. All policies of a seed meet the same arms and the same noise. A folder with runs of other
+    settings is refused.
 
     \b
     Examples:
@@ -58,27 +46,27 @@ def simulate(
     """  # noqa: D301
     from driftls.errors import SettingsError
     from driftls.parallel import claim_folder
+    from driftls.report import plus_minus
     from driftls.simulation import simulate as play
     from driftls.study.plan import Bandit
 
     names = list(dict.fromkeys(name.strip() for name in policy.split(",")))
     table = common.check_policies(names)
-    problem: dict[str, Any] = {"dim": dim, "arms": arms, "rounds": rounds, "nnz": nnz, "sigma": sigma}
-    problem["reward"] = reward.value
+    problem: dict[str, Any] = {"dim": dim, "arms": arms, "rounds": rounds, "nnz": nnz, "sigma": sigma, "reward": reward}
     try:
-        bandits = Bandit(name=kind, kind=kind.value, **problem)
+        bandits = Bandit(name=kind, kind=kind, **problem)
     except ValueError as error:
         raise SettingsError(f"{error}.".replace("..", ".")) from None
     for name in names:  # what cannot be played is told before the first run
         play(table[name](dim, kappa, seed), bandits.environment(seed), 2)  # and compiled: no run's time includes that
-    asked = {"bandit": kind.value, **problem, "kappa": kappa}
+    asked = {"bandit": kind, **problem, "kappa": kappa}
     if out is not None:
         claim_folder(out, asked)
-    runs: dict[str, list[Any]] = {name: [] for name in names}
+    runs: dict[str, list[Run]] = {name: [] for name in names}
     files = []
     with common.progress() as bar:
-        task = bar.add_task("", total=len(names) * seeds * rounds, note="")
-        for place, (name, number) in enumerate((name, seed + i) for name in names for i in range(seeds)):
+        task, before = bar.add_task("", total=len(names) * seeds * rounds, note=""), 0
+        for name, number in ((name, seed + i) for name in names for i in range(seeds)):
             bar.update(task, description=name, note=f"seed {number}")
             run = play(
                 table[name](dim, kappa, number),
@@ -87,8 +75,9 @@ def simulate(
                 name=name,
                 seed=number,
                 tracking=name != "random",
-                progress=partial(_advance, bar, task, place * rounds),
+                progress=lambda done: bar.update(task, completed=before + done),  # noqa: B023
             )
+            before += rounds
             runs[name].append(run)
             if out is not None:
                 files.append(out / f"{name}-{number}.json")
@@ -97,24 +86,22 @@ def simulate(
     if as_json:
         common.print_json({**asked, "seeds": [seed, seed + seeds - 1], "policies": rows, "files": files})
         return
-    head = ["policy", "regret", "reward", "tracking error", "µs a round"]
     of = "1 seed, so there is no interval" if seeds == 1 else f"{seeds} seeds with 95% intervals"
+    keep = "Next: --out runs keeps the runs, and driftls report runs draws them."
     notes = [
         f"Means over {of}, after {rounds:,} rounds; the least regret first.",
         "Tracking error is the distance of theta from the exact solution, relative to that of theta = 0.",
-        f"Next: driftls report {out}"
-        if out
-        else "Next: --out runs keeps the runs, and driftls report runs draws them.",
+        f"Next: driftls report {out}" if out else keep,
     ]
-    order = sorted(rows, key=lambda name: rows[name]["regret"])
-    common.print_table(head, [_cells(name, rows[name]) for name in order], notes=notes)
+    cells = []
+    for name, row in sorted(rows.items(), key=lambda item: item[1]["regret"]):
+        tracking = "" if row["tracking_error"] is None else f"{row['tracking_error']:.4f}"
+        regret = plus_minus(row["regret"], row["interval"] or float("inf"))
+        cells.append([name, regret, f"{row['reward']:,.1f}", tracking, f"{row['us']:.2f}"])
+    common.print_table(["policy", "regret", "reward", "tracking error", "µs a round"], cells, notes=notes)
 
 
-def _advance(bar: Any, task: Any, before: int, done: int) -> None:
-    bar.update(task, completed=before + done)
-
-
-def _summary(runs: list[Any]) -> dict[str, Any]:
+def _summary(runs: list[Run]) -> dict[str, Any]:
     """Means over the runs of one policy; no interval for one run."""
     from driftls.run import interval
 
@@ -127,9 +114,3 @@ def _summary(runs: list[Any]) -> dict[str, Any]:
         "tracking_error": means.get("relative_tracking_error", [None])[0],
         "us": 1e6 * sum(sum(run.seconds.values()) for run in runs) / rounds,
     }
-
-
-def _cells(name: str, row: dict[str, Any]) -> list[str]:
-    tracking = "" if row["tracking_error"] is None else f"{row['tracking_error']:.4f}"
-    regret, reward = common.plus_minus(row["regret"], row["interval"]), f"{row['reward']:,.1f}"
-    return [name, regret, reward, tracking, f"{row['us']:.2f}"]

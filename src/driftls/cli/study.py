@@ -18,12 +18,12 @@ def study(
     cluster: common.Cluster = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Tune and compare policies over knobs, seeds, bandits and logs, on all cores or on a cluster.
+    """Tune and compare policies, on all cores or on a cluster.
 
-    The file is checked as a whole before anything runs. Knobs are tuned on some seeds and days, and reported on others.
-    Results are the same for any number of workers; run again, it does only what is missing. Writes results.parquet and
-    report.html. A folder that holds another study is refused; with --extend its results are replaced, and runs that
-    both have are used again.
+    Over knobs, seeds, bandits and logs. The file is checked as a whole before anything runs. Knobs are tuned on some
+    seeds and days, and reported on others. Results are the same for any number of workers; run again, it does only
+    what is missing. Writes results.parquet and report.html. A folder that holds another study is refused; with
+    --extend its results are replaced, and runs that both have are used again.
 
     \b
     Examples:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
-from driftls.cli.common import AsJson, app, counting, typer
+from driftls.cli.common import AsJson, Seed, app, counting, print_json, typer
 
 
 @app.command()
 def synth(
     out: Annotated[Path, typer.Option(dir_okay=False, help="The file to write: .parquet, .gz or text.")],
     lines: Annotated[int, typer.Option(min=1, help="Fewer make the same day thinner.")] = 1_850_000,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything.")] = 0,
+    seed: Seed = 0,
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the day; may be given again.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a synthetic day of a news front page: Yahoo's R6B format, or Parquet with the truth of every candidate.
+    """Write a synthetic day of a news front page.
 
-    The same settings give the same day. The file appears under its name when it is complete. Settings and their
+    In Yahoo's R6B format, or as Parquet with the truth of every candidate. The same settings give the same day. The
+    file appears under its name when it is complete. Settings and their
     defaults: interaction=0.8 (how much tastes differ, in log odds), activity=1 (how much active visitors click more),
     churn=43 (new articles a day), life=20 (hours that an article stays), fade=1.5 (log odds that it loses meanwhile),
     drift=0.1 (slow waves in all log odds), rhythm=0.5 (daily wave of the traffic), ctr=0.037 (average click rate),
@@ -41,9 +41,10 @@ def synth(
         day.write(out, progress=report)
     size = out.stat().st_size
     if as_json:
-        typer.echo(json.dumps({"lines": lines, "seed": seed, **given, "out": str(out), "bytes": size}))
-    else:
-        typer.echo(f"Wrote {lines:,} lines ({size / 1e6:.1f} MB) to {out}.")
+        print_json({"lines": lines, "seed": seed, **given, "out": out, "bytes": size})
+        return
+    typer.echo(f"Wrote {lines:,} lines ({size / 1e6:.1f} MB) to {out}.")
+    typer.echo(f"Next: driftls replay {out} --policy linucb-auto --policy random")
 
 
 def _setting(text: str) -> tuple[str, float]:

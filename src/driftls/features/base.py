@@ -11,6 +11,8 @@ VERSION = 2
 class FeatureMap(ABC):
     """A map from users and items to arms; saved with the policy that learned with it."""
 
+    grows = False  # whether `dim` grows as names come: policies that are given such features grow with them
+
     @property
     @abstractmethod
     def dim(self) -> int:

@@ -3,27 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftls.errors import FileFormatError, InputError
-from driftls.features.rows import Coded, Ints, refill
+from driftls.kernels import features as kernels
+from driftls.kernels.features import LOW
+from driftls.kernels.parts import Frame
+from driftls.kernels.records import FEATURES
 
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Key = str | int | None  # a category, a place in a list of numbers, or the number itself
 NUMBERS = frozenset({bool, int, float})
 LARGEST = 1e75  # what trackers and policies take
 
 
+class Coded(NamedTuple):
+    """Records as codes of names with their values: record k has those from start[k] to start[k + 1]."""
+
+    start: Ints
+    code: Ints
+    value: Floats
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def longest(self) -> int:
+        """The most names of a record."""
+        return int(np.diff(self.start).max(initial=0))
+
+
+def mixed_bits(keys: Any) -> NDArray[np.uint64]:
+    """Every bit of each key from all of its bits."""
+    with np.errstate(over="ignore"):
+        return np.asarray(kernels.mixed(keys.astype(np.uint64)))
+
+
+def buckets(keys: Any, size: int) -> Ints:
+    """The index of each key among `size`, as kernels have it."""
+    return ((mixed_bits(keys) >> np.uint64(32)) * np.uint64(size) >> np.uint64(32)).astype(np.int64)
+
+
 class Hashing:
     """Names to 32 bits; nothing has to be kept."""
 
-    keys: Ints = np.empty(0, np.int64)
-    slots = np.empty(0, np.int32)
-
     def __init__(self, dim: int) -> None:
-        self.size = np.array([dim, -1])
+        self.frame = Frame(FEATURES)
+        self.frame.set(hashed=1, size=dim, constant=-1)
 
     def code(self, name: str) -> int:
         """A name's hash: the same in every process, on every machine."""
@@ -34,10 +64,11 @@ class Vocabulary:
     """Names to indices, in the order in which they come; a cross has an index too, found by that of its two names."""
 
     def __init__(self) -> None:
-        self.size = np.array([0, -1])
+        self.frame = Frame(FEATURES)
+        self.frame.set(size=0, constant=-1)
         self.of: dict[str, int] = {}
-        self.keys: Ints = np.full(64, -1)  # by index: both names of a cross, or -1
-        self.slots = np.full(128, -1, np.int32)
+        self.keys: Ints = np.empty(0, np.int64)  # by index: both names of a cross, or -1
+        self.room(32)
 
     def code(self, name: str) -> int:
         """A name's index, a new one if it is new."""
@@ -45,30 +76,31 @@ class Vocabulary:
         if found is None:
             as_bytes(name)
             self.room(1)
-            found = self.of[name] = int(self.size[0])
+            found = self.of[name] = self.frame["size"]
             self.keys[found] = -1
-            self.size[0] += 1
+            self.frame["size"] = found + 1
         return found
 
     def room(self, names: int) -> None:
         """Make sure that so many names more can come."""
-        size = int(self.size[0])
+        size = self.frame["size"]
         if size + names > len(self.keys):
             keys = np.full(2 * (size + names), -1)  # by a factor: what is copied stays in proportion
             keys[:size] = self.keys[:size]
-            self.keys, self.slots = keys, np.empty(2 * len(keys), np.int32)
-            refill(self.keys, self.slots, size)
+            self.keys = keys
+            self.frame.set(keys=keys, slots=np.empty(2 * len(keys), np.int32), slot_count=2 * len(keys))
+            kernels.refill(self.frame.address, 0, 0)
 
     def cut(self, size: int) -> None:
         """Drop the names from this index on; none of them is part of a cross yet."""
         self.of = {name: index for name, index in self.of.items() if index < size}
-        self.size[0] = size
+        self.frame["size"] = size
 
     def listed(self) -> list[Any]:
         """By index: a name, or the indices of the two that are crossed."""
         alone = iter(self.of)
-        keys = self.keys[: self.size[0]].tolist()
-        return [next(alone) if key < 0 else [key >> 32, key & 0xFFFFFFFF] for key in keys]
+        keys = self.keys[: self.frame["size"]].tolist()
+        return [next(alone) if key < 0 else [key >> 32, key & LOW] for key in keys]
 
     def fill(self, listed: Iterable[Any]) -> None:
         """Take over what `listed` gave."""
@@ -78,10 +110,10 @@ class Vocabulary:
             elif isinstance(entry, list) and len(entry) == 2 and all(k in range(place) for k in entry):
                 self.room(1)
                 self.keys[place] = (entry[0] << 32) | entry[1]
-                self.size[0] += 1
-            if self.size[0] != place + 1:
+                self.frame["size"] = place + 1
+            if self.frame["size"] != place + 1:
                 raise FileFormatError(f"expected a new name or two indices below {place}, got {entry!r}.")
-        refill(self.keys, self.slots, int(self.size[0]))
+        kernels.refill(self.frame.address, 0, 0)
 
 
 class Column:

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features.base import FeatureMap
+from driftls.features.columns import Floats, Ints, buckets, mixed_bits
 from driftls.features.crossed import CrossedArms
-from driftls.features.rows import Floats, Ints, buckets, mixed_bits
 from driftls.inputs import Rows
 from driftls.logs.events import Block, Event, Numbers, as_starts, ranges
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap
-from driftls.features.columns import Hashing, Space, Vocabulary
-from driftls.features.rows import LOW, Coded, Ints, assemble, buckets
+from driftls.features.columns import Coded, Hashing, Ints, Space, Vocabulary, buckets
 from driftls.features.tables import coded_table, is_table
 from driftls.inputs import Rows
+from driftls.kernels.features import LOW, assemble
 
 if TYPE_CHECKING:
     from driftls.logs.events import Block
@@ -82,8 +82,13 @@ class Features(FeatureMap):
             )
         if isinstance(categories, str):
             raise SettingsError(f"categories must be a list of columns, got {categories!r}. Pass [{categories!r}].")
-        self.hashed, self.constant = dim is not None, bool(constant)
-        self.cross, self.categories = _pairs_of(cross), tuple(categories)
+        if not isinstance(constant, bool | np.bool_):
+            raise SettingsError(f"constant must be True or False, got {constant!r}.")
+        self.hashed, self.grows, self.constant = dim is not None, dim is None, bool(constant)
+        try:
+            self.cross, self.categories = _pairs_of(cross), tuple(categories)
+        except TypeError:
+            raise SettingsError(f"cross and categories name columns, got {cross!r} and {categories!r}.") from None
         self._index = Vocabulary() if dim is None else Hashing(int(dim))
         groups, self._crossed = _grouped(self.cross)
         self._users, self._items = (
@@ -91,9 +96,12 @@ class Features(FeatureMap):
         )
         if self.constant:
             code = self._index.code("constant")
-            self._index.size[1] = buckets(np.array([code]), int(dim))[0] if dim is not None else code
+            self._index.frame["constant"] = buckets(np.array([code]), int(dim))[0] if dim is not None else code
         self._last: tuple[Any, Any] = (None, None)  # a pool of items, and its codes
-        self._one = np.zeros(2, np.int64)  # where the codes of one user begin and end
+        self._at: Any = None  # the items that the kernel has the addresses of
+        self._index.frame.set(groups=self._crossed, columns=self._crossed.shape[1])
+        self._have_user(16)
+        self._have_room(256, 64)
         self._lock, self._token = Lock(), object()
 
     # -- what it says of itself ----------------------------------------------------------------------------------------
@@ -101,7 +109,7 @@ class Features(FeatureMap):
     @property
     def dim(self) -> int:
         """The length of an arm; with a vocabulary, by now."""
-        return int(self._index.size.item(0))
+        return int(self._index.frame["size"])
 
     @property
     def names(self) -> list[str]:
@@ -128,11 +136,11 @@ class Features(FeatureMap):
         )
         counts = np.bincount(buckets(np.concatenate([users, items]) & LOW, self.dim), minlength=self.dim)
         for code in users.tolist() if self._crossed.size else ():
-            with_ = items if self._crossed.size == 1 else items[self._crossed[code >> 32, items >> 32]]
+            with_ = items if self._crossed.size == 1 else items[self._crossed[code >> 32, items >> 32] != 0]
             keys = (with_ & LOW).astype(np.uint64) | (np.uint64(code & LOW) << np.uint64(32))
             np.add.at(counts, buckets(keys, self.dim), 1)
         if self.constant:
-            counts[self._index.size[1]] += 1
+            counts[self._index.frame["constant"]] += 1
         names = int(counts.sum())
         measured = float(counts[counts > 1].sum() / max(names, 1))
         return Collisions(names, measured, 1.0 - (1.0 - 1.0 / self.dim) ** max(names - 1, 0))
@@ -165,16 +173,22 @@ class Features(FeatureMap):
         with self._lock:
             codes: list[int] = []
             values: list[float] = []
-            size = self._index.size.item(0)
+            size = self.dim
             try:
                 self._users.add(user, codes, values)
                 pool = self._pool(items)
             except InputError:
                 self._take_back(size)
                 raise
-            self._one[1] = len(codes)
-            one = Coded(self._one, np.array(codes, np.int64), np.array(values, np.float64))
-            return self._rows(one, pool.items, pool.pairs, (1 + len(codes)) * pool.most)
+            n, count = len(codes), len(pool.items)
+            if n > self._user_code.size:
+                self._have_user(2 * n)
+            self._user_start[1], self._user_code[:n], self._user_value[:n] = n, codes, values
+            if self._at is not pool:
+                self._index.frame.set(**pool.fields, users=np.zeros(count, np.int64), **self._user)
+                self._at = pool
+            longest = (1 + n) * (1 + pool.longest)
+            return self._assembled(count, count * longest if self._crossed.size else pool.most + n * count, longest)
 
     def pool(self, items: Any) -> Pool:
         """Items whose codes are looked up once, for `arms` of these features."""
@@ -189,14 +203,14 @@ class Features(FeatureMap):
                 )
             return items
         if type(items) is not list:
-            return Pool.of(self._coded(self._items, items), self._token)
+            return Pool(self._coded(self._items, items), self._token)
         try:
             if items == self._last[0]:  # pools come again, and to compare costs less than to look up
                 return self._last[1]  # type: ignore[no-any-return]
         except ValueError:  # arrays cannot be compared
             pass
         self._items.plain = True
-        pool = Pool.of(self._items.coded(items), self._token)
+        pool = Pool(self._items.coded(items), self._token)
         copied = [dict(item) if isinstance(item, Mapping) else item for item in items] if self._items.plain else None
         self._last = copied, pool
         return pool
@@ -243,36 +257,57 @@ class Features(FeatureMap):
             raise InputError(f"expected a table or a list of dicts, got {records!r}.")
         return space.coded(records)
 
-    def _rows(self, users: Coded, items: Coded, pairs: Ints, most: int | None = None) -> Rows:
-        """The rows of these pairs of a user and an item; `most`: how many entries they can have."""
-        if most is not None and most <= ENTRIES:
-            return self._piece(users, items, pairs, most)
+    def _rows(self, users: Coded, items: Coded, pairs: Ints) -> Rows:
+        """The rows of these pairs of a user and an item."""
+        self._at = None
+        self._index.frame.set(user_start=users.start, user_code=users.code, user_value=users.value)
+        self._index.frame.set(item_start=items.start, item_code=items.code, item_value=items.value)
         each, other = np.diff(users.start)[pairs[0]], np.diff(items.start)[pairs[1]]
-        if not self._crossed.size:
-            return self._piece(users, items, pairs, int((1 + each + other).sum()))
-        ends = np.cumsum((1 + each) * (1 + other))
+        sizes = (1 + each) * (1 + other) if self._crossed.size else 1 + each + other
+        ends = np.cumsum(sizes)
         borders = np.flatnonzero(np.diff(ends // ENTRIES)) + 1
         bounds = np.diff(ends[np.append(borders, len(ends)) - 1], prepend=0) if len(ends) else [0]
-        parts = zip(np.split(pairs, borders, axis=1), bounds)
-        pieces = [self._piece(users, items, np.ascontiguousarray(part), int(bound)) for part, bound in parts]
+        pieces = []
+        for part, bound in zip(np.split(pairs, borders, axis=1), bounds):
+            one, other = np.ascontiguousarray(part)
+            self._index.frame.set(users=one, items=other)
+            pieces.append(self._assembled(len(one), int(bound), int(sizes.max(initial=1))))
+        if len(pieces) == 1:
+            return pieces[0]
         shift = np.cumsum([0] + [piece.start[-1] for piece in pieces])
         start = [piece.start[1:] + before for piece, before in zip(pieces, shift)]
         indices, values = (np.concatenate([piece[field] for piece in pieces]) for field in (0, 1))
         return Rows(indices, values, np.concatenate([[0], *start]), self.dim)
 
-    def _piece(self, users: Coded, items: Coded, pairs: Ints, most: int) -> Rows:
+    def _assembled(self, count: int, most: int, longest: int) -> Rows:
+        """The rows of the users and items whose addresses stand in the record; they have at most so many entries."""
         index = self._index
         if isinstance(index, Vocabulary) and self._crossed.size:
             index.room(most)
-        indices, values, start = np.empty(most, np.int32), np.empty(most), np.empty(pairs.shape[1] + 1, np.int64)
-        end = assemble(
-            *users, *items, pairs, self._crossed, index.size, index.keys, index.slots, indices, values, start
-        )
+        if most > self._room or longest > self._longest or count >= self._start.size:
+            self._have_room(2 * max(most, count), 2 * longest)
+        end = int(assemble(index.frame.address, 0, count))
         if self._users.names + self._items.names > NAMES:
             self._forget()
-        if end < most:
-            indices, values = indices[:end], values[:end]
-        return Rows(indices, values, start, self.dim)
+        return Rows(self._indices[:end].copy(), self._values[:end].copy(), self._start[: count + 1].copy(), self.dim)
+
+    def _have_user(self, names: int) -> None:
+        """Room for the names of one user."""
+        self._user_start, self._user_code, self._user_value = (
+            np.zeros(2, np.int64),
+            np.zeros(names, np.int64),
+            np.zeros(names),
+        )
+        self._user = {"user_start": self._user_start, "user_code": self._user_code, "user_value": self._user_value}
+        self._at = None
+
+    def _have_room(self, entries: int, longest: int) -> None:
+        """Room for the rows that are made, and to sort one of them in."""
+        self._room, self._longest = entries, longest
+        self._indices, self._values = np.zeros(entries, np.int32), np.zeros(entries)
+        self._start = np.zeros(entries + 1, np.int64)
+        self._index.frame.set(indices=self._indices, values=self._values, start=self._start)
+        self._index.frame.set(order=np.zeros(longest, np.int64), raw=np.zeros(longest))
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -295,7 +330,7 @@ class Features(FeatureMap):
         for space in (self._users, self._items):
             space.columns.clear()
             space.records = space.names = 0
-        self._last = (None, None)
+        self._last, self._at = (None, None), None
 
     # -- kept with a policy --------------------------------------------------------------------------------------------
 
@@ -316,23 +351,20 @@ class Features(FeatureMap):
         return from_header, (self.to_header(),)
 
 
-class Pool(NamedTuple):
-    """Items as codes, the pairs of one user with each, and how many entries there can be for each of the user's."""
+class Pool:
+    """Items as codes, looked up once; made by `Features.pool`."""
 
-    items: Coded
-    pairs: Ints
-    most: int
-    owner: Any  # a token of the features that know the codes
+    def __init__(self, items: Coded, owner: Any) -> None:
+        self.items, self.owner = items, owner  # a token of the features that know the codes
+        self.longest, self.most = items.longest(), len(items.code) + len(items)
+        self.fields = {"item_start": items.start, "item_code": items.code, "item_value": items.value}
+        self.fields["items"] = np.arange(len(items))
 
-    @classmethod
-    def of(cls, items: Coded, owner: Any) -> Pool:
-        """The pool of these items."""
-        pairs = np.zeros((2, len(items)), np.int64)
-        pairs[1] = np.arange(len(items))
-        return cls(items, pairs, len(items.code) + len(items), owner)
+    def __len__(self) -> int:
+        return len(self.items)
 
 
-NOBODY = Pool.of(Coded(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0)), None)
+NOBODY = Pool(Coded(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0)), None)
 
 
 def _pairs_of(cross: Any) -> tuple[tuple[str, str], ...]:
@@ -346,11 +378,11 @@ def _pairs_of(cross: Any) -> tuple[tuple[str, str], ...]:
 def _grouped(cross: tuple[tuple[str, str], ...]) -> tuple[list[dict[str, int]], Any]:
     """Numbers from 1 for the columns that crosses name, on either side; and which are crossed, (users, items)."""
     if not cross or ("*", "*") in cross:
-        return [{}, {}], np.ones((1, 1) if cross else (0, 0), np.bool_)
+        return [{}, {}], np.ones((1, 1) if cross else (0, 0), np.int64)
     named = [sorted({pair[side] for pair in cross} - {"*"}) for side in (0, 1)]
     groups = [{name: k for k, name in enumerate(names, 1)} for names in named]
-    crossed = np.zeros((1 + len(named[0]), 1 + len(named[1])), np.bool_)
+    crossed = np.zeros((1 + len(named[0]), 1 + len(named[1])), np.int64)
     for one, other in cross:
         at = [slice(None) if name == "*" else groups[side][name] for side, name in enumerate((one, other))]
-        crossed[tuple(at)] = True
+        crossed[tuple(at)] = 1
     return groups, crossed

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import InputError
-from driftls.features.columns import LARGEST, Column, Space, scalar
-from driftls.features.rows import Coded, Floats, Ints
-from driftls.kernels.arrays import kernel
+from driftls.features.columns import LARGEST, Coded, Column, Floats, Ints, Space, scalar
+from driftls.kernels.features import take_cells
+from driftls.kernels.parts import Frame
+from driftls.kernels.records import CELLS
 
 NONE, NOTHING = np.empty(0, np.int64), np.empty(0)
 PIECE = 4096  # rows that are written at once, so that they stay in the processor's cache
@@ -59,35 +60,27 @@ def coded_table(space: Space, table: Any) -> Coded:
     start = np.zeros(arrow.num_rows + 1, np.int64)
     for (column, array), one in zip(columns, cells):
         if len(one.start) or len(one.value) or array.null_count or (one.codes[:-1] < 0).any():
-            absent = take(*one, 0, start[1:], NONE, NOTHING)  # counts the entries of each row
+            absent = take_cells(_frame(one, start[1:]).address, 0, arrow.num_rows)  # counts the entries of each row
         else:
             absent = 0
             start[1:] += 1
         column.present += len(array) - (array.null_count if len(one.start) else absent)
     np.cumsum(start, out=start)
     code, value, cursor = np.empty(start[-1], np.int64), np.empty(start[-1]), start[:-1].copy()
+    frames = [_frame(one, cursor, code_out=code, value_out=value) for one in cells]
     for first in range(0, arrow.num_rows, PIECE):
-        for one in cells:
-            take(*one, first, cursor[first : first + PIECE], code, value)
+        for frame in frames:
+            take_cells(frame.address, first, min(PIECE, arrow.num_rows - first))
     space.records += arrow.num_rows
     return Coded(start, code, value)
 
 
-@kernel
-def take(start: Any, place: Any, codes: Any, value: Any, first: int, cursor: Any, code_out: Any, value_out: Any) -> int:
-    """Entries of a column, from row `first` on, to where each row's cursor stands; returns how many are missing."""
-    missing = 0
-    for k in range(len(cursor)):
-        row = first + k
-        for p in range(start[row] if len(start) else row, start[row + 1] if len(start) else row + 1):
-            code, x = codes[place[p] if len(place) else 0], value[p] if len(value) else 1.0
-            if code < 0 or x != x:
-                missing += 1
-                continue
-            if len(code_out):
-                code_out[cursor[k]], value_out[cursor[k]] = code, x
-            cursor[k] += 1
-    return missing
+def _frame(cells: Cells, cursor: Ints, **out: Any) -> Frame:
+    """What a kernel needs of a column: an array that is not there has no address."""
+    frame = Frame(CELLS)
+    arrays = {name: np.ascontiguousarray(array) for name, array in cells._asdict().items() if len(array)}
+    frame.set(**arrays, cursor=cursor, **out)
+    return frame
 
 
 def as_arrow(table: Any) -> Any:

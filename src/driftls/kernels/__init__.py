@@ -7,8 +7,8 @@ from importlib import import_module
 from driftls.kernels.parts import INTERPRET, PARTS, Part
 
 MODULES = (
-    *("rows", "units", "learn", "gd", "sag", "svrg", "exact", "cd", "diagonal"),
-    *("score", "bounds", "phi", "sampling", "table", "choose"),
+    *("rows", "units", "learn", "gd", "sag", "cg", "svrg", "exact", "cd", "diagonal"),
+    *("score", "centred", "bounds", "phi", "sampling", "table", "choose", "features"),
 )
 __all__ = ["INTERPRET", "MODULES", "Part", "all_parts"]
 

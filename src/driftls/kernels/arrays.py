@@ -1,7 +1,7 @@
 """Compiled loops over NumPy arrays, for readers of logs and makers of features: Numba's own, kept in our cache folder.
 
-Numba's files are pickles, so each has its digest in a file beside it, and one whose digest does not fit is deleted before
-Numba sees it. The folder is that of `driftls.kernels.objects`, which belongs to this user alone, or there is none.
+Numba's files are pickles, so they are kept only in a folder that this user alone can write to, or put another one in the
+place of; a digest beside each tells a damaged one, which is deleted before Numba sees it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from numba import config, njit
 
-from driftls.kernels.objects import folder, source_digest
+from driftls.kernels.objects import fixed, folder, source_digest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -57,10 +57,9 @@ def kernel(function: Function) -> Function:
 
 def _place(sources: Path) -> Path | None:
     """Where the kernels of a package lie: under a digest of its sources, with every damaged file removed."""
-    digest = source_digest(sources)[:24]
+    digest, root = source_digest(sources)[:24], folder()
     if digest not in _CHECKED:
-        root = folder()
-        place = None if root is None else root / f"arrays-{digest}"
+        place = None if root is None or not fixed(root) else root / f"arrays-{digest}"
         with suppress(OSError):
             if place is not None:
                 place.mkdir(mode=0o700, exist_ok=True)

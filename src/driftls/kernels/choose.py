@@ -265,9 +265,6 @@ def play(p: Any, i: int, n: int) -> float:
         if status == ATTEND:
             p.status = ATTEND
             return float(r + 1)
-        if p.learned == p.look:
-            p.status = LOOK
-            return float(r + 1)
     p.status = 0
     return float(n)
 

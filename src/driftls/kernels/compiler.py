@@ -96,11 +96,16 @@ COMPILED: dict[Callable[..., Any], Any] = {
     parts.counts: _cast(_record(records.COUNTS)),
     parts.rows_at: _cast(_record(records.ROWS)),
     parts.units: _cast(_record(records.UNITS)),
+    parts.features_at: _cast(_record(records.FEATURES)),
+    parts.cells_at: _cast(_record(records.CELLS)),
     parts.call: call,
     parts.gemm: gemm,
     parts.prefetch: prefetch,
 }
-RECORD_OF = {"t": parts.tracker, "w": parts.width, "rows": parts.rows_at, "p": parts.policy}
+RECORD_OF = {
+    **{"t": parts.tracker, "w": parts.width, "rows": parts.rows_at, "p": parts.policy},
+    **{"f": parts.features_at, "c": parts.cells_at},
+}
 _SPACES: dict[int, dict[str, Any]] = {}
 
 

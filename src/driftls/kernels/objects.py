@@ -29,23 +29,26 @@ MAGIC = b"driftls kernel 1\n"
 SAY_AFTER = 0.5  # seconds of compilation
 
 
+HERE = Path(__file__).parent
+
+
 @cache
-def source_digest(folder: Path | None = None) -> str:
+def source_digest(folder: Path = HERE) -> str:
     """A digest of every kernel's source, any of which may be linked into any part, and of another folder's files."""
     digest = hashlib.sha256()
-    for place in dict.fromkeys((Path(__file__).parent, folder or Path(__file__).parent)):
-        for path in sorted(place.glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in [path for place in dict.fromkeys((HERE, folder)) for path in sorted(place.glob("*.py"))]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
 def part_digest(part: Part) -> str:
     """A digest of what a part is made of: the kernels, and its own file where that is somebody else's."""
     code = part.function.__code__
-    file, own = Path(code.co_filename), b""
-    if file.parent != Path(__file__).parent:
-        own = file.read_bytes() if file.is_file() else code.co_code + repr((code.co_consts, code.co_names)).encode()
-    return hashlib.sha256(source_digest().encode() + own).hexdigest()[:24] if own else source_digest()[:24]
+    file = Path(code.co_filename)
+    if file.parent == HERE:
+        return source_digest()[:24]
+    own = file.read_bytes() if file.is_file() else code.co_code + repr((code.co_consts, code.co_names)).encode()
+    return hashlib.sha256(source_digest().encode() + own).hexdigest()[:24]
 
 
 @cache
@@ -69,17 +72,17 @@ def load(part: Part) -> int:
         text = read(f"{part.name}-{digest}.ir") or shipped(part, digest)
         began = time.perf_counter()
         if text is None:
-            _say(part)
+            _say()
             from driftls.kernels.compiler import module_of
 
             text = module_of(part).encode()
             write(f"{part.name}-{digest}.ir", text)
         processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()} {llvmlite.__version__}"
-        key = hashlib.sha256(text + processor.encode()).hexdigest()[:24]
-        code = read(f"{part.name}-{digest[:12]}-{key}.obj")
+        name = f"{part.name}-{digest[:12]}-{hashlib.sha256(text + processor.encode()).hexdigest()[:24]}.obj"
+        code = read(name)
         if code is None:
             code = machine_code(text.decode())
-            write(f"{part.name}-{digest[:12]}-{key}.obj", code)
+            write(name, code)
         _engine().add_object_file(llvm.ObjectFileRef.from_data(code))
         _engine().finalize_object()
         _told(part, time.perf_counter() - began)
@@ -103,9 +106,9 @@ def machine_code(text: str) -> bytes:
 
 def shipped(part: Part, digest: str) -> bytes | None:
     """The IR that came with the package, if it is that of these sources."""
+    name = f"{part.name}-{digest}.ir"
     with suppress(OSError, ValueError):
-        name = f"{part.name}-{digest}.ir"
-        return opened(name, (Path(__file__).parent / "ir" / name).read_bytes())
+        return opened(name, (HERE / "ir" / name).read_bytes())
     return None
 
 
@@ -128,6 +131,17 @@ def _ours(facts: os.stat_result) -> bool:
     if not hasattr(os, "getuid"):
         return True
     return facts.st_uid == os.getuid() and not facts.st_mode & 0o022 and not stat.S_ISLNK(facts.st_mode)
+
+
+def fixed(place: Path) -> bool:
+    """Whether nobody else can put another folder in the place of this one: no one may rename those above it."""
+    if not hasattr(os, "getuid"):
+        return True
+    above = [os.lstat(parent) for parent in place.absolute().parents]
+    return all(
+        facts.st_uid in (0, os.getuid()) and (not facts.st_mode & 0o022 or facts.st_mode & stat.S_ISVTX)
+        for facts in above
+    )
 
 
 def sealed(name: str, body: bytes) -> bytes:
@@ -188,7 +202,7 @@ def remove_stale() -> int:
 _SPENT = {"seconds": 0.0, "said": 0.0}
 
 
-def _say(part: Part) -> None:
+def _say() -> None:
     """Once, before the first long compilation of this process."""
     if not _SPENT["said"]:
         _SPENT["said"] = 1.0
@@ -203,6 +217,5 @@ def _say(part: Part) -> None:
 
 def _told(part: Part, seconds: float) -> None:
     _SPENT["seconds"] += seconds
-    LOGGER.debug("driftls: %s ready after %.2f s", part.name, seconds)
     if seconds > SAY_AFTER:
         LOGGER.info("driftls: compiled %s in %.1f s (%.1f s so far)", part.name, seconds, _SPENT["seconds"])

@@ -35,7 +35,7 @@ INTERPRET = os.environ.get("DRIFTLS_INTERPRET", "") not in ("", "0")
 # argument of a part -> what the compiled function gets in its place
 PART_ARGUMENTS = ("t", "w", "rows", "i", "n", "out", "x")
 ENTRY_ARGUMENTS = ("frame", "i", "n")
-RECORDS = ("t", "w", "rows", "p")  # arguments that are records
+RECORDS = ("t", "w", "rows", "p", "f", "c")  # arguments that are records
 
 INNER: set[Callable[..., Any]] = set()
 PARTS: dict[str, Part] = {}
@@ -97,11 +97,8 @@ class Part:
     def interpret(self, *arguments: Any) -> float:
         """The same as plain Python."""
         given = dict(zip(self.arguments, arguments))
-        return float(
-            self.function(
-                *(record_at(given[self.place(name)]) if name in RECORDS else given[name] for name in self.used)
-            )
-        )
+        values = (_any_record(given[self.place(name)]) if name in RECORDS else given[name] for name in self.used)
+        return float(self.function(*values))
 
     def place(self, name: str) -> str:
         """The argument in which the address of a record comes."""
@@ -136,49 +133,25 @@ class Pointer:
         self._cell(k)[0] = value
 
 
-def reals(address: int) -> Any:
-    """The float64 numbers at an address: `reals(t.u)[j]`."""
-    return Pointer(address, np.float64)
+def _elements(dtype: Any) -> Callable[[int], Any]:
+    def at(address: int) -> Any:
+        return Pointer(address, dtype)
+
+    return at
 
 
-def integers(address: int) -> Any:
-    """The int64 numbers at an address."""
-    return Pointer(address, np.int64)
+def _record() -> Callable[[int], Any]:
+    def at(address: int) -> Any:
+        return _FRAMES[address].record
+
+    return at
 
 
-def indices(address: int) -> Any:
-    """The int32 numbers at an address: features of sparse rows."""
-    return Pointer(address, np.int32)
-
-
-def tracker(address: int) -> Any:
-    """The tracker's record at an address."""
-    return record_at(address)
-
-
-def width(address: int) -> Any:
-    """The width's record at an address."""
-    return record_at(address)
-
-
-def policy(address: int) -> Any:
-    """The policy's record at an address."""
-    return record_at(address)
-
-
-def counts(address: int) -> Any:
-    """The counters of a history at an address."""
-    return record_at(address)
-
-
-def units(address: int) -> Any:
-    """The record of units at an address."""
-    return record_at(address)
-
-
-def rows_at(address: int) -> Any:
-    """The record of rows at an address."""
-    return record_at(address)
+# numbers at an address, `reals(t.u)[j]`; indices are features of sparse rows
+reals, integers, indices = _elements(np.float64), _elements(np.int64), _elements(np.int32)
+# records at an address: each is a function of its own, for which the compiler has another one
+tracker, width, policy, counts, units, rows_at, features_at, cells_at = (_record() for _ in range(8))
+_any_record = _record()
 
 
 def call(address: int, t: int, w: int, rows: int, i: int, n: int, out: int, x: float) -> float:
@@ -188,14 +161,10 @@ def call(address: int, t: int, w: int, rows: int, i: int, n: int, out: int, x: f
 
 def gemm(address: int, inverse: int, X: int, out: int, dim: int, count: int) -> None:
     """out = X inverse by BLAS (dgemm of SciPy, at this address); inverse is symmetric."""
-    A, rows, product = (
-        np.array([[Pointer(at, np.float64)[r * dim + c] for c in range(dim)] for r in range(size)])
-        for at, size in ((inverse, dim), (X, count), (out, count))
-    )
-    product = rows @ A
-    for r in range(count):
-        for c in range(dim):
-            Pointer(out, np.float64)[r * dim + c] = product[r, c]
+    A, rows, product = reals(inverse), reals(X), reals(out)
+    for k in range(count * dim):
+        r, c = divmod(k, dim)
+        product[k] = sum(rows[r * dim + j] * A[j * dim + c] for j in range(dim))
 
 
 def prefetch(address: int) -> None:
@@ -227,11 +196,6 @@ def _forget(span: tuple[int, int], _reference: Any) -> None:
 
 
 _FRAMES: weakref.WeakValueDictionary[int, Frame] = weakref.WeakValueDictionary()
-
-
-def record_at(address: int) -> Any:
-    """The record at an address, for plain Python."""
-    return _FRAMES[address].record
 
 
 class Frame:

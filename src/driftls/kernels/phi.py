@@ -108,9 +108,9 @@ def phi_enter(t: Any, w: Any, rows: Any, i: int) -> float:
     squares, live = reals(w.squares), integers(w.live)
     for p in range(length):
         squares[p if t.sparse == 0 else at[p]] += x[p] * x[p]
+    c = counts(t.counts)
     w.entered += 1.0
-    held = counts(t.counts).held
-    w.n = float(held) if w.windowed != 0 else w.entered
+    w.n = float(c.held) if w.windowed != 0 else w.entered
     step, lam = t.gamma, 0.0
     if w.printed == 0:
         step = w.step_scale / t.max_norm2 if t.max_norm2 > 0.0 else 0.0
@@ -119,7 +119,7 @@ def phi_enter(t: Any, w: Any, rows: Any, i: int) -> float:
             step = 0.5 / lam
     w.last_step = step
     for _ in range(w.steps):
-        drawn = int(uniform(w) * held)
+        drawn = int(uniform(w) * c.held)
         for m in range(w.slots):
             if live[m] != 0:
                 phi_step(t, w, m, rows_at(t.history), drawn, step, lam)

@@ -20,12 +20,12 @@ def record(integers: str, reals: str = "") -> np.dtype[Any]:
 # Rows of observations or arms. Dense: values is (count, dim). Sparse: row i has values[p] at indices[p] for
 # start[i] <= p < stop[i] <= room. Crossed (arms > 0): row i is the user of line i // arms, moved by shifts[i % arms]
 # features, and, if shared, in front of that unmoved; features is how many a user has. slots: of arms that recur. units: of
-# the features, or 0; scratch: room for standardised rows.
+# the features, or 0; scratch: room for standardised rows; source: where a caller's rows lie, while they are copied.
 ROWS = record(
     """
     address sparse dim count values indices start stop y room slots
     shifts arms shared features
-    units scratch
+    units scratch source
     """
 )
 
@@ -34,7 +34,7 @@ ROWS = record(
 # how many features there are, and the intercept's index.
 UNITS = record(
     """
-    address dim centred intercept asked count squares sums mean unit limit
+    address dim centred intercept asked count squares sums means unit limit
     pool_count pool_squares pool_sums
     """,
     "n next_look constant offset rewards reward_sum reward_squares",
@@ -97,9 +97,10 @@ WIDTH = record(
     """
     tape tape_size cursor
     """
-    # diagonal: sums of squares, and 1/(ridge + s_j); exact: products, for so many arms there is room, BLAS
+    # diagonal: sums of squares, and 1/(ridge + s_j); centred: sums, and what each feature adds to Q (kernels/centred.py);
+    # exact: products, for so many arms there is room, BLAS
     """
-    dim squares spread products room blas
+    dim squares spread sums share products room blas
     """
     # arms that recur, by slot: for how many there is room, which are in use, their non-zeros and features. What slot m
     # has of feature j lies at m line + j stride; stride 0: dense rows, feature j at j
@@ -128,7 +129,7 @@ WIDTH = record(
     clamped
     """,
     """
-    ridge scale discount step_scale last_step entered n
+    ridge scale discount step_scale last_step entered n prior rest
     """,
 )
 
@@ -151,14 +152,28 @@ POLICY = record(
     """
     # scores across the arms of a pool: a line a feature (or pair of features), a column an arm
     """
-    table table_score table_learned table_theta table_square table_width2 table_stamps table_ring table_work
+    table table_score table_learned table_theta table_square table_cross table_rest table_width2 table_stamps table_ring
+    table_work
     table_places table_lanes table_lines table_features
     """
     # what the last call says: why it came back, which row, which model, at which position in the pool
     """
-    status fault_row model position line resumed asked noted
+    status fault_row model position line resumed asked
     """,
     """
-    kappa sigmas epsilon errors learned probability look
+    kappa sigmas epsilon errors learned probability
     """,
 )
+
+# Users and items on their way to rows (features.py): names are hashed to `size` indices, or have theirs in a vocabulary,
+# where a cross is found by its key in slots. groups: which columns are crossed. order, raw: room for one row.
+FEATURES = record(
+    """
+    address hashed size constant keys slots slot_count groups columns
+    users items user_start user_code user_value item_start item_code item_value
+    order raw indices values start
+    """
+)
+
+# A column of a table as codes, and where its entries go.
+CELLS = record("address start place codes value cursor code_out value_out")

@@ -138,6 +138,31 @@ def first_fault(rows: Any, i: int, n: int) -> float:
     return 0.0
 
 
+@entry
+def copy_in(rows: Any, i: int, n: int) -> float:
+    """Copy n sparse rows of the source one behind the other, each with a 1 at feature i behind it (i < 0: without)
+
+    0, or what is wrong with a pointer. The starts are the owner's copy, and there is room for as much as the last says.
+    """
+    source, used = rows_at(rows.source), 0
+    start, x, at = integers(source.start), reals(source.values), indices(source.indices)
+    to, features = reals(rows.values), indices(rows.indices)
+    for k in range(n):
+        first, last = start[k], start[k + 1]
+        if not 0 <= first <= last <= source.room:
+            return float(BAD_POINTER)
+        integers(rows.start)[k] = used
+        for p in range(first, last):
+            to[used], features[used] = x[p], at[p]
+            used += 1
+        if i >= 0:
+            to[used], features[used] = 1.0, i
+            used += 1
+        integers(rows.stop)[k] = used
+    rows.room = used
+    return 0.0
+
+
 @inner
 def uniform(frame: Any) -> float:
     """The next number of a tape that was drawn ahead"""

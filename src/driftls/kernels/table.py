@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from driftls.kernels.centred import at_zero, mean_of_rows, precision
 from driftls.kernels.parts import counts, entry, inner, integers, part, reals, tracker, width
 from driftls.kernels.rows import row
 from driftls.kernels.score import spread_of, ucb
 
-FEATURES, PAIRS, CROSSED = 1, 2, 3  # kinds of table
+FEATURES, PAIRS, CROSSED, CENTRED = 1, 2, 3, 4  # kinds of table
 
 
 @inner
@@ -65,6 +66,36 @@ def features_score(p: Any, rows: Any, i: int, x: float) -> float:
     return 0.0
 
 
+@part
+def centred_table_score(p: Any, rows: Any, i: int, x: float) -> float:
+    """Scores of all arms for user i, where widths are centred: a line each for x_j^2 and for x_j"""
+    values, at, n = row(rows, i)
+    work, places = reals(p.table_work), integers(p.table_places)
+    scores, width2, rest = reals(p.scores), reals(p.table_width2), reals(p.table_rest)
+    for k in range(p.table_lanes):
+        scores[k] = 0.0
+        width2[k] = rest[k]
+    for q in range(n):
+        work[q] = values[q] * values[q]
+        places[q] = q if rows.sparse == 0 else at[q]
+    add_lines(p.scores, p.table_theta, p.table_lanes, places, values, n)
+    add_lines(p.table_width2, p.table_square, p.table_lanes, places, work, n)
+    add_lines(p.table_width2, p.table_cross, p.table_lanes, places, values, n)
+    finish(p, x)
+    return 0.0
+
+
+@inner
+def fill_centred(p: Any, k: int, w: Any) -> None:
+    """What x_j^2 and x_j add to the squared width of arm k, and what it is without any feature"""
+    square, cross, lanes = reals(p.table_square + 8 * k), reals(p.table_cross + 8 * k), p.table_lanes
+    for j in range(w.dim - 1):
+        spread = 1.0 / precision(w, j)
+        square[lanes * j] = spread
+        cross[lanes * j] = -2.0 * spread * mean_of_rows(w, j)
+    reals(p.table_rest)[k] = at_zero(w)
+
+
 @inner
 def fill_column(p: Any, k: int, slot: int, all_lines: bool) -> None:
     """theta of the model of arm k, and (all lines) what a feature of size 1 adds to its squared width"""
@@ -76,6 +107,8 @@ def fill_column(p: Any, k: int, slot: int, all_lines: bool) -> None:
     if all_lines and p.table == FEATURES and w.spread != 0:
         for j in range(t.dim):
             square[lanes * j] = spread_of(w, j)
+    elif p.table == CENTRED:
+        fill_centred(p, k, w)
 
 
 @entry
@@ -104,6 +137,9 @@ def learned(p: Any, rows: Any, i: int, n: int) -> float:
     if p.table == PAIRS:
         fill_column(p, n, slot, False)
         integers(p.table_ring)[int(p.learned - 1.0) % p.table_lanes] = n
+        return 0.0
+    if p.table == CENTRED:
+        fill_column(p, n, slot, True)
         return 0.0
     fading = w.discount != 1.0
     fill_column(p, n, slot, fading)

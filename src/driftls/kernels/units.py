@@ -93,7 +93,7 @@ def note_reward(u: Any, y: float) -> None:
 def scale(u: Any, rows: Any, i: int) -> None:
     """Standardise row i, in place"""
     x, at, n = row(rows, i)
-    unit, mean, count = reals(u.unit), reals(u.mean), reals(u.count)
+    unit, mean, count = reals(u.unit), reals(u.means), reals(u.count)
     for p in range(n):
         j = p if rows.sparse == 0 else at[p]
         if j == u.dim:

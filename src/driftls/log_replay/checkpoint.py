@@ -16,11 +16,12 @@ from driftls.logs.events import Block
 
 if TYPE_CHECKING:
     from driftls.log_replay.loop import Replay
-    from driftls.log_replay.player import PolicyReplay
 
 __all__ = ["Checkpoint", "identity"]
 
 LINES = ("time", "shown", "reward", "user_index", "user_value", "propensity", "truth")
+OF_CANDIDATES = ("users", "sizes", "arms", "arm_features")
+STATE = ("seconds", "points", "traces", "waiting")
 
 
 class Checkpoint:
@@ -39,7 +40,8 @@ class Checkpoint:
         self._arrays: dict[str, Any] = {}
         if path.exists():
             self._header, self._arrays = persistence.read(path)
-            self._check()
+            with persistence.reading(path):
+                self._check()
 
     def _check(self) -> None:
         header = self._header
@@ -51,13 +53,16 @@ class Checkpoint:
                 raise self._refused(f"a replay with {what}")
         if kept.get("policies") != self.identity["policies"]:
             raise self._refused("a replay whose policies had other settings or seeds, or had learned something else")
+        header["lines"] = int(header["lines"])
+        if len(header["players"]) != len(kept["names"]):
+            raise ValueError("not a state for each policy")
 
     def _refused(self, whose: str) -> SettingsError:
         return SettingsError(f"{self.path}: the checkpoint of {whose}. Delete it, or choose another path.")
 
     def next_stop(self, done: int) -> int:
         """The number of lines at which a piece has to end."""
-        goal = int(self._header["lines"])
+        goal: int = self._header["lines"]
         return goal if done < goal else done - done % self.every + self.every
 
     def step(self, piece: Block) -> None:
@@ -84,8 +89,8 @@ class Checkpoint:
 
     def _save(self) -> None:
         under_way = self._replay
-        header: dict[str, Any] = {"class": "Replay", "lines": under_way.done, "log": self._digest.text(), "players": []}
-        header["identity"] = self.identity
+        header: dict[str, Any] = {"class": "Replay", "lines": under_way.done, "log": self._digest.text()}
+        header |= {"identity": self.identity, "players": []}
         arrays: dict[str, Any] = {}
         for number, player in enumerate(under_way.players):
             policy, parts = player.policy.snapshot()
@@ -101,28 +106,17 @@ class Checkpoint:
         if self._digest.text() != self._header["log"]:
             raise self._refused("a replay of another log")
         for number, (player, kept) in enumerate(zip(self._replay.players, self._header["players"])):
-            _restore(player.policy, kept["policy"], _part(self._arrays, f"{number}.policy."))
-            _resume_player(player, kept, _part(self._arrays, f"{number}.matches."))
-
-
-STATE = ("seconds", "points", "traces", "waiting")
-
-
-def _resume_player(player: PolicyReplay, kept: dict[str, Any], arrays: dict[str, Any]) -> None:
-    for name in STATE:
-        setattr(player, name, kept[name])
-    player.waiting = [(int(line), float(reward)) for line, reward in kept["waiting"]]
-    for name, value in kept["matches"].items():
-        setattr(player.matches, name, value)
-    player.matches.rewards, player.matches.weights = [arrays["rewards"]], [arrays["weights"]]
-
-
-def _restore(policy: Any, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """The caller's own policy goes on as the one that was saved: `policy.restore(header, arrays)`."""
-    if hasattr(policy, "restore"):
-        policy.restore(header, arrays)
-    else:
-        vars(policy).update(vars(type(policy).from_snapshot(header, arrays)))
+            policy = player.policy  # the caller's own goes on as the one that was saved
+            with persistence.reading(self.path):
+                again = type(policy).from_snapshot(kept["policy"], _part(self._arrays, f"{number}.policy."))
+            vars(policy).update(vars(again))
+            for name in STATE:
+                setattr(player, name, kept[name])
+            player.waiting = [(int(line), float(reward)) for line, reward in kept["waiting"]]
+            for name, value in kept["matches"].items():
+                setattr(player.matches, name, value)
+            for name in ("rewards", "weights"):
+                setattr(player.matches, name, [self._arrays[f"{number}.matches.{name}"]])
 
 
 def identity(under_way: Replay) -> dict[str, Any]:
@@ -153,22 +147,16 @@ class _Digest:
     """Of lines, however they are cut into blocks: one digest a column."""
 
     def __init__(self) -> None:
-        self._columns = {name: hashlib.blake2b(digest_size=16) for name in (*LINES, "users", "pool")}
+        self._columns = {name: hashlib.blake2b(digest_size=16) for name in (*LINES, *OF_CANDIDATES)}
 
     def add(self, block: Block) -> None:
-        for name in LINES:
-            column = getattr(block, name)
+        places, features = block.candidates, block.arm_features
+        own = (np.diff(block.user_start), np.diff(block.truth_start), block.pool_ids[places])
+        columns = [getattr(block, name) for name in LINES]
+        columns += [*own, None if features is None else features[places]]
+        for digest, column in zip(self._columns.values(), columns):
             if column is not None:
-                self._columns[name].update(np.ascontiguousarray(column).tobytes())
-        self._columns["users"].update(np.diff(block.user_start).tobytes())
-        pools = np.zeros((len(block.pool_start) - 1, 16), np.uint8)
-        for p in np.unique(block.pool).tolist():
-            part = slice(block.pool_start[p], block.pool_start[p + 1])
-            own = hashlib.blake2b(block.pool_ids[part].tobytes(), digest_size=16)
-            if block.arm_features is not None:
-                own.update(np.ascontiguousarray(block.arm_features[part]).tobytes())
-            pools[p] = np.frombuffer(own.digest(), np.uint8)
-        self._columns["pool"].update(pools[block.pool].tobytes())
+                digest.update(np.ascontiguousarray(column).tobytes())
 
     def text(self) -> dict[str, str]:
         return {name: digest.hexdigest() for name, digest in self._columns.items()}

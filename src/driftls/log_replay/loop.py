@@ -15,11 +15,12 @@ import numpy as np
 
 from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap, Hashed, OuterProduct
+from driftls.inputs import as_whole
 from driftls.log_replay.arms import features_for, runs_of
 from driftls.log_replay.checkpoint import Checkpoint
 from driftls.log_replay.player import PolicyReplay
-from driftls.logs import SyntheticDay, read
-from driftls.logs.events import Block, Event
+from driftls.logs import SyntheticDay, blocks_of, read
+from driftls.logs.events import Block
 from driftls.logs.log import Log
 from driftls.logs.shown import Logging, Showing
 from driftls.policies import Policy
@@ -27,7 +28,7 @@ from driftls.run import Run, described
 
 __all__ = ["METRICS", "Plan", "Replay", "replay"]
 
-METRICS = ("ctr", "regret", "tracking_error", "width_error")
+METRICS = ("ctr", "regret", "tracking_error")
 ROWS_AT_ONCE = 1 << 16  # arms that are built at a time, where they have to be built
 FIRST_MARK = 1000
 NEVER = 1 << 40  # a line that does not come
@@ -51,8 +52,10 @@ class Plan:
             raise SettingsError(f"metrics must be among {', '.join(METRICS)}, got {unknown[0]!r}.")
         if self.engine not in ("auto", "compiled", "python"):
             raise SettingsError(f"engine must be 'auto', 'compiled' or 'python', got {self.engine!r}.")
-        if self.delay < 0 or (self.limit is not None and self.limit < 1):
-            raise SettingsError(f"delay must be at least 0 and limit at least 1, got {self.delay} and {self.limit}.")
+        as_whole(self.delay, "delay", 0)
+        as_whole(1 if self.limit is None else self.limit, "limit")
+        for point in self.points or ():
+            as_whole(point, "a point")
 
     def next_mark(self, done: int) -> int:
         """The next number of lines at which traces are taken."""
@@ -86,7 +89,6 @@ class Replay:
         self.plan = plan or Plan()
         self.players = [_player(name, one, features, self.plan.engine, first) for name, one in policies.items()]
         self.done, self.reading, self.showing = 0, 0.0, Showing()
-        self._last: Event | None = None
 
     def pieces(self, block: Block, next_stop: Callable[[int], int] = lambda done: NEVER) -> Iterator[Block]:
         """The lines of a block, in pieces that end where something has to be noted."""
@@ -128,12 +130,12 @@ class Replay:
 
     def _pass(self, block: Block) -> None:
         self.showing.add(block)
-        self.done, self._last = self.done + len(block), block[-1]
+        self.done += len(block)
 
     def _trace(self) -> None:
         for player in self.players:
-            if self._last is not None and (not player.points or player.points[-1] != player.matches.lines):
-                player.trace(self.plan.metrics, self._last)
+            if self.done and (not player.points or player.points[-1] != player.matches.lines):
+                player.trace(self.plan.metrics)
 
     def runs(self, problem: str, *, partial: bool = False) -> dict[str, Run]:
         """What came out, by the policies' names; rewards that are still out are learned, unless it was interrupted."""
@@ -158,7 +160,7 @@ class Replay:
                 "features": described(player.features),
                 "engine": player.engine,
                 "engine_reason": player.reason,
-                **player.matches.told(logging),
+                **player.matches.told(logging, learns=player.learns),
                 "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             },
             partial=partial,
@@ -185,14 +187,15 @@ def replay(
     Parameters
     ----------
     policy : policy, or mapping from names to policies
-        New, or warm from a file. Each is changed as it learns, and in nothing else.
+        New, or warm from a file. Each is changed as it learns, and in nothing else. One that is frozen
+        (`policy.freeze()`) is asked alike and learns nothing; `settings["estimated"]` says which it was.
     log
         What `driftls.logs.read` gives, a synthetic day, or whatever `read` takes: paths, or an iterable of events.
     features : FeatureMap, optional
         How a visitor and an article make an arm; by default the policy's own, else one model an article for
         `DisjointLinUCB`, and outer products where articles have features.
     metrics : iterable of str
-        Of "ctr" (always there), "regret" (where the truth is known), "tracking_error" and "width_error".
+        Of "ctr" (always there), "regret" (where the truth is known) and "tracking_error".
     engine : {"auto", "compiled", "python"}
         "python" calls `choose` and `learn` line by line and is the specification; "compiled" makes the same decisions;
         "auto" is the compiled one where it can be, and `settings["engine_reason"]` of the run says why not.
@@ -224,15 +227,14 @@ def replay(
     >>> run.rounds, 20 < run.settings["evaluations"] < 120, run.settings["leading"]
     (2000, True, 'replay')
     """
-    if every < 1:
-        raise SettingsError(f"every must be at least 1, got {every}.")
+    every = as_whole(every, "every")
     asked = tuple(dict.fromkeys(("ctr", *metrics)))
-    plan = Plan(asked, engine, delay, limit, None if points is None else tuple(sorted(points)), seed)
+    plan = Plan(asked, engine, delay, limit, None if points is None else tuple(points), seed)
     policies = dict(policy) if isinstance(policy, Mapping) else {type(policy).__name__: policy}
     if not policies:
         raise SettingsError("no policy to replay.")
     log = log if isinstance(log, Log | SyntheticDay) else read(log)
-    blocks = log.blocks(truth="regret" in asked) if isinstance(log, SyntheticDay) else log.blocks()
+    blocks = blocks_of(log, truth="regret" in asked)
     first = next(blocks, None)
     if first is None:
         raise InputError("the log has no line to replay.")

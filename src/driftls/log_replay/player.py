@@ -15,12 +15,14 @@ from driftls.errors import DriftlsError
 from driftls.estimates import Estimate, Weighted, advise, mean_reward
 from driftls.features import FeatureMap, UserOnly
 from driftls.log_replay.arms import arms_of, arms_of_run, ids_of_run, play, runs_of
-from driftls.log_replay.shadow import tracking_errors, width_errors
-from driftls.logs.events import Block, Event
+from driftls.logs.events import Block
 from driftls.logs.shown import Logging
 from driftls.policies import Policy
 
 __all__ = ["Matches", "PolicyReplay"]
+
+LEARNING = "a policy that learns from the lines on which it chose what was shown"
+FIXED = "a fixed policy, on those lines alone; `driftls.offpolicy.estimate` would use every line"
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Matches:
         """Of all lines, against the best arm of each; NaN where the truth is not known."""
         return self.best - self.value if self.truths == self.lines else float("nan")
 
-    def told(self, logging: Logging) -> dict[str, Any]:
+    def told(self, logging: Logging, *, learns: bool) -> dict[str, Any]:
         """Estimates, which of them leads for such a log and why, and how far the log supports them."""
         rewards = np.concatenate([np.zeros(0), *self.rewards])
         found: dict[str, Estimate] = {"replay": mean_reward(rewards)}
@@ -78,6 +80,7 @@ class Matches:
             found |= {"ips": lines.ips, "snips": lines.snips}
         advice = advise(logging, fixed=False)
         return {
+            "estimated": LEARNING if learns else FIXED,
             "estimates": {name: asdict(estimate) for name, estimate in found.items()},
             **{"leading": advice.name, "why": advice.why, "warnings": list(advice.warnings)},
             "effective": float(self.evaluations) if lines is None else lines.effective,
@@ -91,7 +94,7 @@ class Matches:
 
 @dataclass
 class PolicyReplay:
-    """One policy on its way through the log."""
+    """One policy on its way through the log; one that is frozen is asked alike, and told no reward."""
 
     name: str
     policy: Any
@@ -108,15 +111,14 @@ class PolicyReplay:
     def __post_init__(self) -> None:
         parts = ("choose",) if self.engine == "python" else ("play",)
         self.seconds = dict.fromkeys((*parts, "learn", "shadow"), 0.0)
-
-    @property
-    def disjoint(self) -> bool:
-        return isinstance(self.features, UserOnly)
+        self.disjoint = isinstance(self.features, UserOnly)
+        self.learns = not getattr(self.policy, "frozen", False)
 
     def step(self, block: Block, line: int, delay: int) -> None:
         """Ask for every line of a block, and learn where the choice is what was shown."""
         if not self.warm:
             self._warm_up(block)
+        delay = delay if self.learns else 0
         chosen = (self._python if self.engine == "python" else self._compiled)(block, line, delay)
         self.matches.add(block, chosen)
 
@@ -130,10 +132,14 @@ class PolicyReplay:
         except DriftlsError:  # over a history that has one owner
             return
         arms, named = arms_of(self.features, block[0])
-        twin.learn(arms, 0.0, arm=twin.choose(arms, **named), **named)
+        chosen = twin.choose(arms, **named)
+        if self.learns:
+            twin.learn(arms, 0.0, arm=chosen, **named)
         if self.engine == "compiled":
             arms, ids = arms_of_run(self.features, block.part(0, 1)), ids_of_run(block)
-            play(twin, arms, np.zeros(1), play(twin, arms, None, None, ids, 1), ids, 1)
+            chosen = play(twin, arms, None, None, ids, 1)
+            if self.learns:
+                play(twin, arms, np.zeros(1), chosen, ids, 1)
 
     # -- the specification ---------------------------------------------------------------------------------------
 
@@ -146,9 +152,11 @@ class PolicyReplay:
             before = time.perf_counter()
             k = chosen[i] = self.policy.choose(arms, **ids)
             self.seconds["choose"] += time.perf_counter() - before
-            if k == event.shown and delay:
+            if k != event.shown or not self.learns:
+                continue
+            if delay:
                 self._keep(arms if self.disjoint else arms[[k]], event.arm, line + i, event.reward)
-            elif k == event.shown:
+            else:
                 before = time.perf_counter()
                 self.policy.learn(arms, event.reward, arm=event.shown, **ids)
                 self.seconds["learn"] += time.perf_counter() - before
@@ -175,17 +183,17 @@ class PolicyReplay:
             while begin < end:
                 self.learn_due(line + begin, delay)
                 upto = min(end, begin + delay) if delay else end
-                if delay and self.waiting:
+                if self.waiting:
                     upto = min(upto, max(begin + 1, self.waiting[0][0] + delay - line))
-                part = block.part(begin, upto)
-                chosen.append(self._run(part, line + begin, bool(delay)))
+                chosen.append(self._run(block.part(begin, upto), line + begin, bool(delay)))
                 begin = upto
         return np.concatenate(chosen)
 
     def _run(self, block: Block, line: int, delayed: bool) -> NDArray[np.int64]:
-        arms, ids, n = arms_of_run(self.features, block), ids_of_run(block), len(block)
+        arms, ids = arms_of_run(self.features, block), ids_of_run(block)
+        reward, shown = (block.reward, block.shown) if self.learns and not delayed else (None, None)
         before = time.perf_counter()
-        chosen = play(self.policy, arms, None if delayed else block.reward, None if delayed else block.shown, ids, n)
+        chosen = play(self.policy, arms, reward, shown, ids, len(block))
         self.seconds["play"] += time.perf_counter() - before
         if delayed:
             count = 1 if self.disjoint else len(ids)
@@ -196,8 +204,8 @@ class PolicyReplay:
 
     # -- what is told --------------------------------------------------------------------------------------------
 
-    def trace(self, metrics: Sequence[str], event: Event) -> None:
-        """Note where things stand after the line of this event."""
+    def trace(self, metrics: Sequence[str]) -> None:
+        """Note where things stand."""
         before, matches = time.perf_counter(), self.matches
         self.points.append(matches.lines)
         values = {"ctr": matches.ctr, "evaluations": float(matches.evaluations), "reward": matches.reward}
@@ -205,9 +213,18 @@ class PolicyReplay:
             values["regret"] = matches.regret
         if "tracking_error" in metrics:
             values["tracking_error"], values["relative_tracking_error"] = tracking_errors(self.policy)
-        if "width_error" in metrics:
-            arms, ids = arms_of(self.features, event)
-            values["width_error"] = width_errors(self.policy, arms, ids.get("ids"))
         for name, value in values.items():
             self.traces.setdefault(name, []).append(value)
         self.seconds["shadow"] += time.perf_counter() - before
+
+
+def tracking_errors(policy: Any) -> tuple[float, float]:
+    """Absolute and relative tracking error (theta = 0 scores 1); of many models, their sums."""
+    trackers = map(policy.model, policy.ids) if policy.disjoint else [policy.tracker]
+    absolute = size = 0.0
+    for tracker in trackers:
+        if len(tracker):
+            exact = tracker.target.coefficients()
+            absolute += float(np.linalg.norm(tracker.coefficients() - exact))
+            size += float(np.linalg.norm(exact))
+    return absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf"))

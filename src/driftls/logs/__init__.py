@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from driftls.errors import InputError, LogFormatError, SettingsError
@@ -11,9 +11,8 @@ from driftls.logs.events import Block, Event
 from driftls.logs.inspect import inspect
 from driftls.logs.log import Counts, EventLog, Log
 from driftls.logs.openbandit import OpenBanditLog, is_open_bandit
-from driftls.logs.parquet import ParquetLog, is_parquet
+from driftls.logs.parquet import ParquetLog, is_parquet, write_parquet
 from driftls.logs.synthetic import SyntheticDay, synthetic_day
-from driftls.logs.write import write_parquet
 from driftls.logs.yahoo import YahooLog
 
 __all__ = [
@@ -85,20 +84,25 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     if isinstance(first, Event):
         again = chain([first], entries) if entries is source else source
         return EventLog(again, block=block)  # type: ignore[arg-type]
-    paths = [_path(path) for path in (first, *entries)]
-    kind = _reader(paths[0])
-    return kind(paths, on_error=on_error, block=block)
+    given = [first, *entries]
+    for path in given:
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"read takes paths or events, got {type(path).__name__}. Pass files, or `Event`s.")
+    paths = [os.fspath(path) for path in given]  # type: ignore[arg-type]
+    reader: type[OpenBanditLog | ParquetLog | YahooLog] = YahooLog
+    if os.path.isdir(paths[0]):
+        reader = OpenBanditLog if is_open_bandit(paths[0]) else ParquetLog
+    elif is_parquet(paths[0]):
+        reader = ParquetLog
+    return reader(paths, on_error=on_error, block=block)
 
 
-def _path(path: object) -> str:
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(
-            f"read takes paths or events, got {type(path).__name__}. Pass what is on the disk, or `Event`s."
-        )
-    return os.fspath(path)
-
-
-def _reader(path: str) -> type[OpenBanditLog | ParquetLog | YahooLog]:
-    if os.path.isdir(path):
-        return OpenBanditLog if is_open_bandit(path) else ParquetLog
-    return ParquetLog if is_parquet(path) else YahooLog
+def blocks_of(log: Log | SyntheticDay, *, truth: bool = False, limit: int | None = None) -> Iterator[Block]:
+    """The blocks of a log, up to so many lines; of a synthetic day with the truth, if it is asked for."""
+    left = limit
+    for block in log.blocks(truth=truth) if isinstance(log, SyntheticDay) else log.blocks():
+        if left is not None and len(block) >= left:
+            yield block.part(0, left)
+            return
+        yield block
+        left = None if left is None else left - len(block)

@@ -5,9 +5,9 @@ A person reads events; a compiled loop reads blocks. Both hold the same facts, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,30 @@ __all__ = ["Block", "Event"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+class Column(NamedTuple):
+    """What a column of a log holds: numbers (depth 0), lists of them, or lists of lists."""
+
+    dtype: str
+    depth: int = 0
+
+    def __str__(self) -> str:
+        return "lists of " * self.depth + ("whole numbers" if self.dtype.startswith("int") else "numbers")
+
+
+COLUMNS = {
+    "time": Column("int64"),
+    "arms": Column("int64", 1),
+    "shown": Column("int32"),
+    "reward": Column("double"),
+    "user_index": Column("int32", 1),
+    "user_value": Column("double", 1),
+    "propensity": Column("double"),
+    "arm_features": Column("double", 2),
+    "truth": Column("double", 1),
+}
+OPTIONAL = ("propensity", "arm_features", "truth")
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +211,43 @@ class Block:
     __hash__ = None  # type: ignore[assignment]  # the arrays inside can be written to
 
     @classmethod
+    def packed(
+        cls, pool: NDArray[Any], pool_start: Ints, pool_ids: Ints, features: Floats | None, **columns: Any
+    ) -> Block:
+        """A block of these pools, of which equal ones are stored once and those that no line has are left out."""
+        numbers = np.full(len(pool_start) - 1, -1, np.int32)
+        places: dict[tuple[bytes, bytes], int] = {}
+        kept: list[int] = []
+        for p in np.flatnonzero(np.bincount(pool, minlength=len(numbers))).tolist():
+            part = slice(pool_start[p], pool_start[p + 1])
+            own = b"" if features is None else features[part].tobytes()
+            numbers[p] = places.setdefault((pool_ids[part].tobytes(), own), len(kept))
+            if numbers[p] == len(kept):
+                kept.append(p)
+        sizes = np.diff(pool_start)[kept]
+        entries = ranges(pool_start[kept], sizes)
+        return cls(
+            pool=numbers[pool],
+            pool_start=as_starts(sizes),
+            pool_ids=pool_ids[entries],
+            arm_features=None if features is None else features[entries],
+            **columns,
+        )
+
+    @classmethod
+    def from_lines(cls, sizes: Ints, ids: Ints, features: Floats | None, **columns: Any) -> Block:
+        """A block of lines that each have candidates of their own: ids and features, line after line."""
+        start = as_starts(sizes)
+        before = np.arange(len(ids)) - np.repeat(np.concatenate(([0], sizes))[:-1], sizes)
+        differs = ids != ids[before]
+        if features is not None:
+            differs |= np.any(features != features[before], axis=1)
+        new = having(differs, sizes) | (np.diff(sizes, prepend=-1) != 0)  # most lines have the pool of the line before
+        entries = ranges(start[:-1][new], sizes[new])
+        own = None if features is None else features[entries]
+        return cls.packed(np.cumsum(new) - 1, as_starts(sizes[new]), ids[entries], own, **columns)
+
+    @classmethod
     def from_events(cls, events: Iterable[Event]) -> Block:
         """Pack events; pools are stored in the order in which they first came.
 
@@ -196,25 +257,15 @@ class Block:
             If an event's parts do not fit each other, or some events have a propensity, arm features or a truth
             and others have not.
         """
-        events = list(events)
-        for i, event in enumerate(events):
-            _check(event, i)
-        sizes = np.array([len(e.arms) for e in events], np.int64)
-        ids, features = _joined(events, "arms", np.int64), _joined(events, "arm_features", np.float64)
-        pool, pool_start, pool_ids, arm_features = distinct_pools(*runs_of_pools(sizes, _given(ids), features))
-        return cls(
-            time=_given(_column(events, "time", np.int64)),
-            pool=pool,
-            shown=_given(_column(events, "shown", np.int32)),
-            reward=_given(_column(events, "reward", np.float64)),
-            pool_start=pool_start,
-            pool_ids=pool_ids,
-            user_start=as_starts([len(e.user_index) for e in events]),
-            user_index=_given(_joined(events, "user_index", np.int32)),
-            user_value=_given(_joined(events, "user_value", np.float64)),
-            propensity=_column(events, "propensity", np.float64),
-            arm_features=arm_features,
-            truth=_joined(events, "truth", np.float64),
+        rows = [_checked(event, i) for i, event in enumerate(events)]
+        columns = {name: _joined(rows, name) for name in COLUMNS}
+        ids, features = columns.pop("arms"), columns.pop("arm_features")
+        return cls.from_lines(
+            np.array([len(row["arms"]) for row in rows], np.int64),
+            ids,
+            features,
+            user_start=as_starts([len(row["user_index"]) for row in rows]),
+            **columns,
         )
 
     @classmethod
@@ -230,24 +281,18 @@ class Block:
         if not blocks:
             return cls.from_events([])
 
-        def column(name: str) -> NDArray[Any] | None:
-            return np.concatenate([getattr(b, name) for b in blocks]) if _all_or_none(blocks, name) else None
+        def column(name: str) -> Any:
+            parts = [getattr(block, name) for block in blocks]
+            return np.concatenate(parts) if _all_or_none(name, parts) else None
 
         first_pool = as_starts([len(b.pool_start) - 1 for b in blocks])
-        pool, pool_start, pool_ids, arm_features = distinct_pools(
+        return cls.packed(
             np.concatenate([b.pool + first for b, first in zip(blocks, first_pool)]),
             as_starts(np.concatenate([np.diff(b.pool_start) for b in blocks])),
-            np.concatenate([b.pool_ids for b in blocks]),
+            column("pool_ids"),
             column("arm_features"),
-        )
-        plain = {n: column(n) for n in ("time", "shown", "reward", "user_index", "user_value", "propensity", "truth")}
-        return cls(
-            pool=pool,
-            pool_start=pool_start,
-            pool_ids=pool_ids,
-            arm_features=arm_features,
             user_start=as_starts(np.concatenate([np.diff(b.user_start) for b in blocks])),
-            **plain,  # type: ignore[arg-type]
+            **{n: column(n) for n in ("time", "shown", "reward", "user_index", "user_value", "propensity", "truth")},
         )
 
 
@@ -282,36 +327,6 @@ def having(wrong: NDArray[np.bool_], lengths: Ints) -> NDArray[np.bool_]:
     return rows
 
 
-def runs_of_pools(sizes: Ints, ids: Ints, features: Floats | None) -> tuple[Ints, Ints, Ints, Floats | None]:
-    """A table of pools from one pool a line: a line whose pool is that of the line before has the same row."""
-    before = np.arange(len(ids)) - np.repeat(np.concatenate(([0], sizes))[:-1], sizes)
-    differs = ids != ids[before]
-    if features is not None:
-        differs |= np.any(features != features[before], axis=1)
-    new = having(differs, sizes) | (np.diff(sizes, prepend=-1) != 0)
-    entries = ranges(as_starts(sizes)[:-1][new], sizes[new])
-    return np.cumsum(new) - 1, as_starts(sizes[new]), ids[entries], None if features is None else features[entries]
-
-
-def distinct_pools(
-    pool: NDArray[Any], pool_start: Ints, pool_ids: Ints, arm_features: Floats | None
-) -> tuple[NDArray[np.int32], Ints, Ints, Floats | None]:
-    """The same table without pools that no line has, and with equal ones merged; `pool` numbers by first use."""
-    numbers = np.full(len(pool_start) - 1, -1, np.int32)
-    places: dict[tuple[bytes, bytes], int] = {}
-    kept: list[slice] = []
-    for p in np.flatnonzero(np.bincount(pool, minlength=len(numbers))):
-        part = slice(*pool_start[p : p + 2])
-        features = b"" if arm_features is None else arm_features[part].tobytes()
-        numbers[p] = places.setdefault((pool_ids[part].tobytes(), features), len(kept))
-        if numbers[p] == len(kept):
-            kept.append(part)
-    starts = as_starts([part.stop - part.start for part in kept])
-    ids = np.concatenate([pool_ids[:0], *(pool_ids[part] for part in kept)])
-    rows = None if arm_features is None else np.concatenate([arm_features[:0], *(arm_features[part] for part in kept)])
-    return numbers[pool], starts, ids, rows
-
-
 def _refuse(wrong: Any, expected: str) -> None:
     if wrong:
         raise InputError(f"a block needs {expected}.")
@@ -322,75 +337,69 @@ def _is_start(starts: Ints, rows: int, entries: int) -> bool:
     return bool(ends and np.all(np.diff(starts) >= 0))
 
 
-def _check(event: Event, i: int) -> None:
-    def wrong(what: str) -> InputError:
-        return InputError(f"event {i}: {what}")
+def _checked(event: Event, i: int) -> dict[str, Any]:
+    """The columns of an event as arrays of their types, if they fit each other."""
+    if not isinstance(event, Event):
+        raise InputError(f"event {i}: expected an `Event`, got {type(event).__name__}.")
+    row: dict[str, Any] = {}
+    for name, kind in COLUMNS.items():
+        value = row[name] = getattr(event, name)
+        if value is None and name in OPTIONAL:
+            continue
+        try:
+            row[name] = column = np.asarray(value, kind.dtype)
+            fits = column.ndim == kind.depth
+            fits &= column is value or kind.dtype == "double" or np.array_equal(column, value)
+        except (TypeError, ValueError, OverflowError):
+            fits = False
+        if not fits:
+            raise InputError(
+                f"event {i}: expected `{name}` to be {kind} that fit {kind.dtype}, got {shortened(value)}."
+            )
+    arms, shown, index = len(row["arms"]), int(row["shown"]), row["user_index"]
+    if not 0 <= shown < arms:
+        raise InputError(f"event {i}: `shown` must be a position in its {arms} arms, got {shown}.")
+    if len(index) != len(row["user_value"]):
+        raise InputError(f"event {i}: got {len(index)} user indices but {len(row['user_value'])} values.")
+    if len(index) and (index[0] < 0 or (index[1:] <= index[:-1]).any()):
+        raise InputError(
+            f"event {i}: user indices must be at least 0 and increase. Sort them, and merge repeated ones."
+        )
+    for name in ("arm_features", "truth"):
+        if row[name] is not None and len(row[name]) != arms:
+            raise InputError(f"event {i}: got {len(row[name])} rows of `{name}` for {arms} arms.")
+    return row
 
-    try:
-        arms, index, values = (len(column) for column in (event.arms, event.user_index, event.user_value))
-        steps = np.diff(np.asarray(event.user_index, np.int64), prepend=-1)
-        rows = {name: len(v) for name in ("arm_features", "truth") if (v := getattr(event, name)) is not None}
-        inside = bool(0 <= event.shown < arms)
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        raise wrong(f"expected the columns that `Event` describes, got one of another kind ({error}).") from None
-    if not inside:
-        raise wrong(f"`shown` must be a position in its {arms} arms, got {event.shown}.")
-    if index != values:
-        raise wrong(f"got {index} user indices but {values} values.")
-    if np.any(steps <= 0):
-        raise wrong("user indices must be at least 0 and increase. Sort them, and merge repeated ones.")
-    for name, count in rows.items():
-        if count != arms:
-            raise wrong(f"got {count} rows of `{name}` for {arms} arms.")
+
+def _joined(rows: list[dict[str, Any]], name: str) -> Any:
+    """A column of all events, or None where no event has it."""
+    parts = [row[name] for row in rows]
+    dtype, depth = COLUMNS[name]
+    if not parts:
+        return None if name in OPTIONAL else np.empty(0, dtype)
+    if not _all_or_none(name, parts):
+        return None
+    if depth == 2 and len({part.shape[1] for part in parts}) > 1:
+        raise InputError(f"expected `{name}` of one shape in all events, got several.")
+    return np.concatenate(parts) if depth else np.array(parts, dtype)
 
 
-def _all_or_none(parts: list[Any], name: str) -> bool:
-    having = sum(getattr(part, name) is not None for part in parts)
-    if having not in (0, len(parts)):
-        raise InputError(f"`{name}` must be given everywhere or nowhere, got it in {having} of {len(parts)} parts.")
-    return having > 0
+def _all_or_none(name: str, parts: list[Any]) -> bool:
+    count = sum(part is not None for part in parts)
+    if count not in (0, len(parts)):
+        raise InputError(f"`{name}` must be given everywhere or nowhere, got it in {count} of {len(parts)} parts.")
+    return count > 0
+
+
+def shortened(value: object) -> str:
+    """What a value looks like, in a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]} ..."
 
 
 def as_starts(lengths: list[int] | Ints) -> Ints:
     """Where rows of these lengths begin when they are laid one after the other, and where the last one ends."""
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-
-
-def _column(events: list[Event], name: str, dtype: type) -> NDArray[Any] | None:
-    """One number an event, or None where no event has it."""
-    if events and not _all_or_none(events, name):
-        return None
-    return _converted(lambda part: np.array([getattr(event, name) for event in part], dtype), events, name)
-
-
-def _joined(events: list[Event], name: str, dtype: type) -> NDArray[Any] | None:
-    """The arrays of all events, one behind the other, or None where no event has one."""
-    if not events:
-        return np.empty(0, dtype) if name not in ("arm_features", "truth") else None
-    if not _all_or_none(events, name):
-        return None
-    return _converted(
-        lambda part: np.concatenate([np.asarray(getattr(event, name), dtype) for event in part]), events, name
-    )
-
-
-def _converted(build: Callable[[list[Event]], NDArray[Any]], events: list[Event], name: str) -> NDArray[Any]:
-    try:
-        return build(events)
-    except (TypeError, ValueError, OverflowError):
-        for i, event in enumerate(events):
-            try:
-                build([event])
-            except (TypeError, ValueError, OverflowError) as error:
-                got = repr(getattr(event, name))
-                got = got if len(got) <= 60 else f"{got[:60]} ..."
-                raise InputError(f"event {i}: expected numbers that fit `{name}`, got {got} ({error}).") from None
-        raise InputError(f"expected `{name}` of one shape in all events, got several.") from None
-
-
-def _given(column: NDArray[Any] | None) -> NDArray[Any]:
-    assert column is not None
-    return column
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from driftls.logs.events import Block
 from driftls.logs.log import Log
 from driftls.logs.shown import Logging, Showing
 
@@ -65,60 +65,43 @@ def inspect(log: Log, *, progress: Callable[[int], None] | None = None) -> Summa
     >>> 26 <= summary.pool_min <= summary.pool_harmonic_mean <= summary.pool_mean <= summary.pool_max <= 45
     True
     """
-    seen, showing = _Seen(), Showing()
+    showing, last = Showing(), None
+    seen: dict[str, Any] = {"format": log.format, "clicks": 0.0, "user_dim": 0, "first_time": 0, "last_time": 0}
+    seen |= {"pool_min": 0, "pool_max": 0}
+    candidates = inverse = nonzeros = constants = 0.0
     for block in log.blocks():
-        seen.add(block)
+        sizes, users = np.diff(block.pool_start)[block.pool], np.diff(block.user_start)
+        first = block.user_index[block.user_start[:-1][users > 0]]
+        for low, high, values in (("first_time", "last_time", block.time), ("pool_min", "pool_max", sizes)):
+            seen[low] = int(values.min()) if last is None else min(seen[low], int(values.min()))
+            seen[high] = int(values.max()) if last is None else max(seen[high], int(values.max()))
+        seen["clicks"] += float(block.reward.sum())
+        seen["user_dim"] = max(seen["user_dim"], 1 + int(block.user_index.max(initial=-1)))
+        candidates += int(sizes.sum())
+        inverse += float(np.sum(1.0 / sizes))
+        nonzeros += len(block.user_index)
+        constants += int(np.sum(first[users[users > 0] == 1] == 0))
         showing.add(block)
+        last = block
         if progress is not None:
             progress(showing.lines)
     counts, n = log.counts, max(showing.lines, 1)
     return Summary(
-        format=log.format,
+        **seen,
         lines=counts.lines,
         events=counts.events,
         broken=counts.skipped,
         dropped_lines=counts.dropped_lines,
         dropped_candidates=counts.dropped_candidates,
         examples=counts.examples,
-        clicks=seen.clicks,
-        ctr=seen.clicks / n,
+        ctr=seen["clicks"] / n,
         arms=len(showing.numbers.of),
-        first_time=min(seen.times, default=0),
-        last_time=max(seen.times, default=0),
-        pool_min=min(seen.sizes, default=0),
-        pool_mean=seen.candidates / n,
-        pool_max=max(seen.sizes, default=0),
-        pool_harmonic_mean=n / seen.inverse if seen.inverse else 0.0,
-        user_dim=seen.user_dim,
-        user_nonzeros=seen.nonzeros / n,
-        constant_only=seen.constant_only / n,
-        arm_features=seen.arm_features,
-        propensity=seen.propensity,
-        truth=seen.truth,
+        pool_mean=candidates / n,
+        pool_harmonic_mean=n / inverse if inverse else 0.0,
+        user_nonzeros=nonzeros / n,
+        constant_only=constants / n,
+        arm_features=0 if last is None or last.arm_features is None else last.arm_features.shape[1],
+        propensity=last is not None and last.propensity is not None,
+        truth=last is not None and last.truth is not None,
         logging=showing.logging(),
     )
-
-
-class _Seen:
-    """Running totals; of times and sizes of pools, the least and the largest"""
-
-    def __init__(self) -> None:
-        self.candidates = self.nonzeros = self.constant_only = self.user_dim = self.arm_features = 0
-        self.clicks = self.inverse = 0.0
-        self.propensity = self.truth = False
-        self.times: list[int] = []
-        self.sizes: list[int] = []
-
-    def add(self, block: Block) -> None:
-        sizes, users = np.diff(block.pool_start)[block.pool], np.diff(block.user_start)
-        first = block.user_index[block.user_start[:-1][users > 0]]
-        for ends, values in ((self.times, block.time), (self.sizes, sizes)):
-            ends[:] = min([*ends, int(values.min())]), max([*ends, int(values.max())])
-        self.clicks += float(block.reward.sum())
-        self.candidates += int(sizes.sum())
-        self.inverse += float(np.sum(1.0 / sizes))
-        self.nonzeros += len(block.user_index)
-        self.user_dim = max(self.user_dim, 1 + int(block.user_index.max(initial=-1)))
-        self.constant_only += int(np.sum(first[users[users > 0] == 1] == 0))
-        self.arm_features = 0 if block.arm_features is None else block.arm_features.shape[1]
-        self.propensity, self.truth = block.propensity is not None, block.truth is not None

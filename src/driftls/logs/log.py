@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from driftls.errors import InputError, LogFormatError, SettingsError
+from driftls.inputs import as_whole
 from driftls.logs.events import Block, Event
 
 __all__ = ["Counts", "EventLog", "Log"]
@@ -52,9 +53,7 @@ class Log(ABC):
 
     def blocks(self, size: int | None = None) -> Iterator[Block]:
         """Read from the beginning, at most `size` lines a block; `counts` is complete at the end."""
-        size = self.block if size is None else size
-        if size < 1:
-            raise SettingsError(f"a block must have at least 1 line, got {size}.")
+        size = as_whole(self.block if size is None else size, "the lines of a block")
         self.counts = Counts()
         return self._blocks(size)
 
@@ -91,7 +90,7 @@ class EventLog(Log):
 
 
 @contextmanager
-def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+def whole(path: str | os.PathLike[str], *, folder: bool = False) -> Iterator[Path]:
     """Where to write a file or folder; it takes its name when the `with` block is done and all is on the disk.
 
     Until then it is called ``.<name>.<some letters>.<process>.driftls-part``. What a process that is no more left under
@@ -102,8 +101,8 @@ def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise SettingsError(
             f"{target.parent}: expected a folder to write {target.name} into. Make it, or choose another."
         )
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        raise SettingsError(f"{target}: expected a file or folder, got a device or pipe. Choose another name.")
+    if target.exists() and not (target.is_dir() if folder else target.is_file()):
+        raise SettingsError(f"{target}: expected {'a folder' if folder else 'a file'} or a new name. Choose another.")
     for left in target.parent.glob(f".{glob.escape(target.name)}.*{PART}"):
         if _orphan(left.name.removesuffix(PART).rpartition(".")[2]):
             _remove(left)
@@ -120,10 +119,9 @@ def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def _orphan(process: str) -> bool:
     """Whether there is no process of this number, where that can be asked."""
-    if os.name != "posix" or not process.isdecimal():
-        return False
     try:
-        os.kill(int(process), 0)
+        if os.name == "posix" and process.isdecimal():
+            os.kill(int(process), 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
@@ -139,10 +137,9 @@ def _remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    if path.is_dir() and os.name != "posix":
-        return
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+    if os.name == "posix" or not path.is_dir():
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

@@ -8,7 +8,6 @@ number a line and item, are not read: with the latter no two lines would have th
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -27,6 +26,8 @@ __all__ = ["OpenBanditLog", "is_open_bandit"]
 ITEMS = "item_context.csv"
 CHUNK = 1 << 22  # bytes read at a time
 CATEGORIES = ("position", *(f"user_feature_{k}" for k in range(4)))
+TYPES = {"timestamp": "timestamp[us, UTC]", "item_id": "int64", "click": "int64", "propensity_score": "double"}
+TYPES |= dict.fromkeys(CATEGORIES, "string")
 
 
 def is_open_bandit(path: str) -> bool:
@@ -56,7 +57,7 @@ class OpenBanditLog(ArrowLog):
     ) -> None:
         super().__init__(on_error=on_error, block=block)
         self.paths = paths
-        self._folders = [(_lines_file(path), _items(path)) for path in paths]
+        self._folders = [(_lines_file(path), _items(os.path.join(path, ITEMS))) for path in paths]
         self._index = {name: index for index, name in enumerate(names)}
         self._index.setdefault("constant", 0)
 
@@ -70,52 +71,56 @@ class OpenBanditLog(ArrowLog):
         for number, (path, ids) in enumerate(self._folders):
             line = 2  # the first is the header
             with open(path, "rb") as file:
-                for table in _batches(path, file):
+                for batch in _batches(path, file, TYPES):
                     self.share = (sizes[:number].sum() + file.tell()) / sizes.sum()
-                    for first in range(0, len(table), size):
-                        piece = table.slice(first, size)
+                    for first in range(0, len(batch), size):
+                        piece = batch.slice(first, size)
                         block = self._block(path, line, piece, ids)
                         line += len(piece)
                         if len(block):
                             yield block
 
-    def _block(self, path: str, line: int, table: Any, ids: Ints) -> Block:
-        self.counts.lines += len(table)
-        lines = np.arange(line, line + len(table))
-        table, _ = self._good(table, lambda number: f"{path}:{number}", lines, _checks(table, ids))
-        self.counts.events += len(table)
-        index = self._indices(table)
+    def _block(self, path: str, line: int, batch: Any, ids: Ints) -> Block:
+        self.counts.lines += len(batch)
+        lines = np.arange(line, line + len(batch))
+        batch, _ = self._good(batch, lambda number: f"{path}:{number}", lines, _checks(batch, ids))
+        self.counts.events += len(batch)
+        index = self._indices(batch)
         return Block(
-            time=table["timestamp"].cast("int64").to_numpy() // 1_000_000,
-            pool=np.zeros(len(table), np.int32),
-            shown=np.searchsorted(ids, table["item_id"].to_numpy()).astype(np.int32),
-            reward=table["click"].to_numpy().astype(np.float64),
+            time=_numbers(batch["timestamp"].cast("int64")) // 1_000_000,
+            pool=np.zeros(len(batch), np.int32),
+            shown=np.searchsorted(ids, _numbers(batch["item_id"])).astype(np.int32),
+            reward=_numbers(batch["click"]).astype(np.float64),
             pool_start=np.array([0, len(ids)]),
             pool_ids=ids,
-            user_start=index.shape[1] * np.arange(len(table) + 1),
+            user_start=index.shape[1] * np.arange(len(batch) + 1),
             user_index=index.ravel(),
             user_value=np.ones(index.size),
-            propensity=table["propensity_score"].to_numpy(),
+            propensity=np.array(batch["propensity_score"]),
         )
 
-    def _indices(self, table: Any) -> NDArray[np.int32]:
-        """Indices of the constant and of each category's value; new values get the next ones, line by line"""
-        encoded = [table[column].combine_chunks().dictionary_encode() for column in CATEGORIES]
+    def _indices(self, batch: Any) -> NDArray[np.int32]:
+        """Indices of the constant and of each category's value; new values get the next ones, line by line."""
+        encoded = [batch[column].dictionary_encode() for column in CATEGORIES]
         names = [[f"{c}={value}" for value in e.dictionary.to_pylist()] for c, e in zip(CATEGORIES, encoded)]
-        codes = [e.indices.to_numpy() for e in encoded]
+        codes = [_numbers(e.indices) for e in encoded]
         firsts = [np.unique(code, return_index=True)[1].tolist() for code in codes]
         for _, _, name in sorted((line, k, name) for k in range(len(names)) for line, name in zip(firsts[k], names[k])):
             self._index.setdefault(name, len(self._index))
-        index = np.zeros((len(table), 1 + len(CATEGORIES)), np.int32)
+        index = np.zeros((len(batch), 1 + len(CATEGORIES)), np.int32)
         for k, code in enumerate(codes):
             index[:, 1 + k] = np.array([self._index[name] for name in names[k]], np.int32)[code]
         return np.sort(index, axis=1)
 
 
-def _checks(table: Any, ids: Ints) -> list[Check]:
-    item, click, chance = (table[name].to_numpy() for name in ("item_id", "click", "propensity_score"))  # NaN: empty
+def _numbers(column: Any) -> Any:
+    return column.to_numpy(zero_copy_only=False)  # NaN where it is empty
+
+
+def _checks(batch: Any, ids: Ints) -> list[Check]:
+    item, click, chance = (_numbers(batch[name]) for name in ("item_id", "click", "propensity_score"))
     return [
-        (np.array(table["timestamp"].is_null()), "a time", "timestamp"),
+        (np.array(batch["timestamp"].is_null()), "a time", "timestamp"),
         (~np.isin(item, ids), f"an item of {ITEMS}", "item_id"),
         (~np.isin(click, (0, 1)), "a click of 0 or 1", "click"),
         (~((chance > 0) & (chance <= 1)), "a probability above 0", "propensity_score"),
@@ -130,50 +135,32 @@ def _lines_file(folder: str) -> str:
     return files[0]
 
 
-def _items(folder: str) -> Ints:
-    path = os.path.join(folder, ITEMS)
-    ids: dict[int, int] = {}
-    with open(path, newline="", encoding="utf-8", errors="replace") as file:
-        rows = csv.DictReader(file)
-        try:
-            if "item_id" not in (rows.fieldnames or ()):
-                raise LogFormatError(
-                    f"{path}:1: expected a column item_id, got {', '.join(rows.fieldnames or ['none'])}."
-                )
-            for row in rows:
-                text = (row["item_id"] or "").strip()
-                number = int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
-                if number is None or number in ids:
-                    wanted = "whole number of at most 18 digits" if number is None else "number that no other item has"
-                    raise LogFormatError(f"{path}:{rows.line_num}: expected as item_id a {wanted}, got `{text[:24]}`.")
-                ids[number] = rows.line_num
-        except csv.Error as error:
-            raise LogFormatError(
-                f"{path}:{rows.line_num}: expected a line of CSV, got one that is not: {error}."
-            ) from None
+def _items(path: str) -> Ints:
+    with open(path, "rb") as file:
+        ids = [item for batch in _batches(path, file, {"item_id": "int64"}) for item in batch["item_id"].to_pylist()]
+    known = {None}
+    for line, item in enumerate(ids, 2):
+        if item in known:
+            raise LogFormatError(f"{path}:{line}: expected as item_id a number that no other item has, got {item}.")
+        known.add(item)
     if not ids:
         raise LogFormatError(f"{path}: expected at least one item, got none.")
     return np.array(sorted(ids), np.int64)
 
 
-def _batches(path: str, file: Any) -> Iterator[Any]:
+def _batches(path: str, file: Any, types: dict[str, str]) -> Iterator[Any]:
+    """The columns of a CSV file, batch by batch; what is not CSV of these types is named by its line."""
     pa = arrow()
-    from pyarrow import csv as arrow_csv
+    from pyarrow import csv
 
-    types = {
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "item_id": pa.int64(),
-        "click": pa.int64(),
-        "propensity_score": pa.float64(),
-        **dict.fromkeys(CATEGORIES, pa.string()),
-    }
-    options = {
-        "read_options": arrow_csv.ReadOptions(use_threads=False, block_size=CHUNK),  # one thread: errors name the row
-        "convert_options": arrow_csv.ConvertOptions(column_types=types, include_columns=list(types)),
-    }
+    known = {name: pa.timestamp("us", tz="UTC") if "time" in kind else kind for name, kind in types.items()}
     try:
-        for batch in arrow_csv.open_csv(file, **options):
-            yield pa.Table.from_batches([batch])
+        yield from csv.open_csv(
+            file,
+            read_options=csv.ReadOptions(use_threads=False, block_size=CHUNK),  # one thread: errors name the row
+            convert_options=csv.ConvertOptions(column_types=known, include_columns=list(types)),
+        )
     except (pa.ArrowException, ValueError, KeyError) as error:
-        names = ", ".join(types)
-        raise LogFormatError(f"{path}: expected CSV with the columns {names}, got: {error}") from None
+        row = re.search(r"Row #(\d+)", str(error))
+        place = f"{path}:{row[1]}" if row else path
+        raise LogFormatError(f"{place}: expected CSV with the columns {', '.join(types)}, got: {error}") from None

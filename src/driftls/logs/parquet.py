@@ -1,9 +1,10 @@
-"""Logs as Parquet: one row an event, in columns that anyone can write; `docs/logs.md` describes them."""
+"""Logs as Parquet, read and written: one row an event, in columns that anyone can write; see `docs/logs.md`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,42 +13,21 @@ from numpy.typing import NDArray
 
 from driftls.errors import (
     CorruptFileError,
+    InputError,
     LogFormatError,
+    SettingsError,
     TruncatedFileError,
     missing_extra,
 )
-from driftls.logs.events import Block, Ints, as_starts, distinct_pools, having, runs_of_pools
-from driftls.logs.log import PART, Log
+from driftls.logs.events import COLUMNS, OPTIONAL, Block, Column, Ints, as_starts, having, shortened
+from driftls.logs.log import PART, Log, whole
 
-__all__ = ["ArrowLog", "ParquetLog", "arrow", "is_parquet"]
+__all__ = ["ArrowLog", "ParquetLog", "arrow", "is_parquet", "write_parquet"]
 
 MAGIC = b"PAR1"
-Mask = NDArray[np.bool_]
-Check = tuple[Mask, str, str]  # lines that are wrong, what was expected, the column to blame
-
-
-class Column(NamedTuple):
-    """What a column holds: numbers (depth 0), lists of them, or lists of lists."""
-
-    dtype: str
-    depth: int = 0
-    required: bool = True
-
-    def __str__(self) -> str:
-        return "lists of " * self.depth + ("whole numbers" if self.dtype.startswith("int") else "numbers")
-
-
-COLUMNS = {
-    "time": Column("int64"),
-    "arms": Column("int64", 1),
-    "shown": Column("int32"),
-    "reward": Column("double"),
-    "user_index": Column("int32", 1),
-    "user_value": Column("double", 1, required=False),
-    "propensity": Column("double", required=False),
-    "arm_features": Column("double", 2, required=False),
-    "truth": Column("double", 1, required=False),
-}
+ROW_GROUP = 16_384  # lines; a reader holds one group at a time, with its candidates line by line
+DAY = 86_400  # seconds
+Check = tuple[NDArray[np.bool_], str, str]  # lines that are wrong, what was expected, the column to blame
 
 
 class Part(NamedTuple):
@@ -61,14 +41,14 @@ class ArrowLog(Log):
     """What comes in Arrow's batches."""
 
     def _good(self, batch: Any, place: Callable[[int], str], rows: Ints, checks: list[Check]) -> tuple[Any, Ints]:
-        """The batch without the rows that fail a check, and their numbers; `place` names a row by its number"""
+        """The batch without the rows that fail a check, and their numbers; `place` names a row by its number."""
         bad = np.any([wrong for wrong, _, _ in checks], axis=0)
-        for i in np.flatnonzero(bad):
+        if not bad.any():
+            return batch, rows
+        for i in np.flatnonzero(bad).tolist():
             expected, name = next((expected, name) for wrong, expected, name in checks if wrong[i])
-            got = repr(batch[name][int(i)].as_py())
-            got = got if len(got) <= 60 else f"{got[:60]} ..."
-            self._broken(f"{place(rows[i])}: expected {expected}, got {name} = {got}.")
-        return (batch.filter(arrow().array(~bad)), rows[~bad]) if np.any(bad) else (batch, rows)
+            self._broken(f"{place(rows[i])}: expected {expected}, got {name} = {shortened(batch[name][i].as_py())}.")
+        return batch.filter(arrow().array(~bad)), rows[~bad]
 
 
 class ParquetLog(ArrowLog):
@@ -86,31 +66,27 @@ class ParquetLog(ArrowLog):
         for path, (_, names) in zip(self.paths, self._described):
             with _opened(path) as file:
                 for group in range(file.num_row_groups):
-                    for block in self._group(file, f"{path}: row group {group}", group, names, size):
+                    batches, first = file.iter_batches(size, row_groups=[group], columns=names), 0
+                    where = f"{path}: row group {group}"
+                    while (batch := _next(batches, where)) is not None:
+                        block = self._block(batch, where, np.arange(first, first + len(batch)))
+                        first += len(batch)
+                        self.counts.lines += len(batch)
+                        self.counts.events += len(block)
                         self.share = self.counts.lines / lines
-                        yield block
-
-    def _group(self, file: Any, where: str, group: int, names: list[str], size: int) -> Iterator[Block]:
-        batches = file.iter_batches(size, row_groups=[group], columns=names)
-        first = 0
-        while (batch := _next(batches, where)) is not None:
-            rows = np.arange(first, first + len(batch))
-            first += len(batch)
-            self.counts.lines += len(batch)
-            block = self._block(batch, where, rows)
-            self.counts.events += len(block)
-            if len(block):
-                yield block
+                        if len(block):
+                            yield block
 
     def _block(self, batch: Any, where: str, rows: Ints) -> Block:
         def place(row: int) -> str:
             return f"{where}, row {row}"
 
-        batch, rows = self._good(batch, place, rows, _null_checks(batch))
+        nulls: list[Check] = [(_nulls(c), "no null", name) for name, c in zip(batch.schema.names, batch.columns)]
+        batch, rows = self._good(batch, place, rows, nulls)
         parts = _parts(batch, where)
         sound, rows = self._good(batch, place, rows, _value_checks(parts))
         block = _packed(parts if sound is batch else _parts(sound, where))
-        good, _ = self._good(sound, place, rows, _arm_checks(block))
+        good, _ = self._good(sound, place, rows, [(_repeated(block), "arms that differ", "arms")])
         return block if good is sound else _packed(_parts(good, where))
 
 
@@ -130,7 +106,7 @@ def arrow() -> Any:
 
 
 def _files(path: str) -> list[str]:
-    """The Parquet files of a folder; not those of one that is still being written"""
+    """The Parquet files of a folder; not those of one that is still being written."""
     if not os.path.isdir(path):
         return [path]
     below = (file for file in Path(path).rglob("*.parquet") if file.is_file())
@@ -140,8 +116,23 @@ def _files(path: str) -> list[str]:
     return files
 
 
+@contextmanager
+def _damage_named(where: str) -> Iterator[None]:
+    """What pyarrow raises at bytes that it cannot read, as our error."""
+    try:
+        yield
+    except (arrow().ArrowException, OSError, ValueError) as error:
+        text = str(error).rstrip(".")
+        raise CorruptFileError(f"{where} is damaged: {text}. Write or fetch the file again.") from None
+
+
+def _next(batches: Iterator[Any], where: str) -> Any:
+    with _damage_named(where):
+        return next(batches, None)
+
+
 def _opened(path: str) -> Any:
-    pa = arrow()
+    arrow()
     from pyarrow.parquet import ParquetFile
 
     if not is_parquet(path):
@@ -150,25 +141,20 @@ def _opened(path: str) -> Any:
         file.seek(-min(len(MAGIC), os.path.getsize(path)), os.SEEK_END)
         if file.read() != MAGIC or os.path.getsize(path) < 3 * len(MAGIC):
             raise TruncatedFileError(f"{path}: the file breaks off before its footer. Write or fetch it again.")
-    try:
+    with _damage_named(f"{path}: the footer"):
         return ParquetFile(path, page_checksum_verification=True)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise _damaged(f"{path}: the footer", error) from None
 
 
 def _describe(path: str) -> tuple[int, list[str]]:
-    """Lines, and the names of our columns, after a look at their types"""
-    with _opened(path) as file:
-        try:
-            schema, lines = file.schema_arrow, file.metadata.num_rows
-            names = schema.names  # decodes them
-        except (arrow().ArrowException, OSError, ValueError) as error:
-            raise _damaged(f"{path}: the footer", error) from None
+    """Lines, and the names of our columns, after a look at their types."""
+    with _opened(path) as file, _damage_named(f"{path}: the footer"):
+        schema, lines = file.schema_arrow, file.metadata.num_rows
+        names = schema.names  # decodes them
     for name, column in COLUMNS.items():
         if name in names:
             if not _is(column, schema.field(name).type):
                 raise LogFormatError(f"{path}: expected `{name}` to be {column}, got {schema.field(name).type}.")
-        elif column.required:
+        elif name not in (*OPTIONAL, "user_value"):
             raise LogFormatError(f"{path}: expected a column `{name}` of {column}, got {', '.join(names)}.")
     return lines, [name for name in COLUMNS if name in names]
 
@@ -183,29 +169,14 @@ def _is(column: Column, kind: Any) -> bool:
     return types.is_integer(kind) or (types.is_floating(kind) and column.dtype == "double")
 
 
-def _next(batches: Iterator[Any], where: str) -> Any:
-    try:
-        return next(batches, None)
-    except (arrow().ArrowException, OSError, ValueError) as error:
-        raise _damaged(where, error) from None
-
-
-def _damaged(where: str, error: Exception) -> CorruptFileError:
-    return CorruptFileError(f"{where} is damaged: {str(error).rstrip('.')}. Write or fetch the file again.")
-
-
-def _null_checks(batch: Any) -> list[Check]:
-    return [(_nulls(column), "no null", name) for name, column in zip(batch.schema.names, batch.columns)]
-
-
-def _nulls(array: Any) -> Mask:
-    """Rows that are null or hold one"""
+def _nulls(array: Any) -> NDArray[np.bool_]:
+    """Rows that are null or hold one."""
     from pyarrow import compute, types
 
     nulls = np.array(array.is_null()) if array.null_count else np.zeros(len(array), np.bool_)
     if not types.is_primitive(array.type):
         within = _nulls(compute.list_flatten(array))
-        if np.any(within):
+        if within.any():
             nulls |= having(within, np.array(compute.fill_null(compute.list_value_length(array), 0), np.int64))
     return nulls
 
@@ -257,30 +228,125 @@ def _value_checks(parts: dict[str, Part]) -> list[Check]:
     return checks
 
 
-def _arm_checks(block: Block) -> list[Check]:
+def _repeated(block: Block) -> NDArray[np.bool_]:
+    """Lines whose pool has an arm twice."""
     of = np.repeat(np.arange(len(block.pool_start) - 1), np.diff(block.pool_start))
     order = np.lexsort((block.pool_ids, of))
     twice = (np.diff(block.pool_ids[order]) == 0) & (np.diff(of[order]) == 0)
-    return [(np.isin(block.pool, of[order][1:][twice]), "arms that differ", "arms")]
+    return np.isin(block.pool, of[order][1:][twice])
 
 
 def _packed(parts: dict[str, Part]) -> Block:
     (ids, [sizes]), (index, [users]) = parts["arms"], parts["user_index"]
-    features = None
-    if "arm_features" in parts:
-        features = parts["arm_features"].values.reshape(len(ids), -1) if len(ids) else np.empty((0, 0))
-    pool, pool_start, pool_ids, arm_features = distinct_pools(*runs_of_pools(sizes, ids, features))
-    return Block(
-        time=parts["time"].values,
-        pool=pool,
-        shown=parts["shown"].values,
-        reward=parts["reward"].values,
-        pool_start=pool_start,
-        pool_ids=pool_ids,
-        user_start=as_starts(users),
-        user_index=index,
-        user_value=parts["user_value"].values if "user_value" in parts else np.ones(len(index)),
-        propensity=parts["propensity"].values if "propensity" in parts else None,
-        arm_features=arm_features,
-        truth=parts["truth"].values if "truth" in parts else None,
-    )
+    columns: dict[str, Any] = {name: part.values for name, part in parts.items() if name != "arms"}
+    features = columns.pop("arm_features", None)
+    if features is not None:
+        features = features.reshape(len(ids), -1) if len(ids) else np.empty((0, 0))
+    columns.setdefault("user_value", np.ones(len(index)))
+    return Block.from_lines(sizes, ids, features, user_start=as_starts(users), **columns)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> None:
+    """Write a log as Parquet: one file if the name ends in .parquet, else a new folder with one file a day (UTC).
+
+    Parameters
+    ----------
+    log : Log, SyntheticDay or iterable of Block
+    path : path
+        It appears under this name when it is complete. A file is replaced, a folder that holds something is not.
+    progress : function of the number of lines written, optional
+
+    Raises
+    ------
+    SettingsError
+        If the folder is not empty.
+    InputError
+        If there are no events, or if some have a propensity, arm features or a truth and others have not.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from driftls.logs import Block, read, synthetic_day, write_parquet
+    >>> day = synthetic_day(lines=500, seed=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_parquet(day.blocks(truth=True), f"{folder}/days")
+    ...     log = read(f"{folder}/days")
+    ...     again = Block.join(log.blocks())
+    >>> again == Block.join(day.blocks(truth=True)), log.format, len(log.paths)
+    (True, 'Parquet', 2)
+    """
+    by_day = not os.fspath(path).endswith(".parquet")
+    if by_day and os.path.isdir(path) and os.listdir(path):
+        raise SettingsError(f"{os.fspath(path)}: expected a new or an empty folder. Choose another, or remove it.")
+    with whole(path, folder=by_day) as part, ExitStack() as files:
+        writers: dict[str, _Writer] = {}
+        lines = 0
+        for block in log.blocks(ROW_GROUP) if hasattr(log, "blocks") else log:
+            table, day = _table(block), block.time // DAY if by_day else np.zeros(len(block))
+            for number in np.unique(day):
+                name = f"day={np.datetime64(int(number), 'D')}/part-0.parquet" if by_day else ""
+                if name not in writers:
+                    writers[name] = _Writer(part / name, table.schema)
+                    files.callback(writers[name].close)
+                own = day == number
+                writers[name].add(table if own.all() else table.filter(arrow().array(own)))
+            lines += len(block)
+            if progress is not None:
+                progress(lines)
+        if not writers:
+            raise InputError("the log has no events: there is nothing to write.")
+
+
+class _Writer:
+    """One file in the making; what comes is gathered into row groups."""
+
+    def __init__(self, path: Path, schema: Any) -> None:
+        from pyarrow.parquet import ParquetWriter
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = ParquetWriter(path, schema, compression="zstd", write_page_checksum=True)
+        self._schema, self._pending = schema, schema.empty_table()
+
+    def add(self, table: Any) -> None:
+        if table.schema != self._schema:
+            raise InputError(f"expected columns {self._schema.names} throughout, got {table.schema.names}.")
+        self._pending = arrow().concat_tables([self._pending, table])
+        if len(self._pending) >= ROW_GROUP:
+            self._write(len(self._pending) - len(self._pending) % ROW_GROUP)
+
+    def _write(self, lines: int) -> None:
+        self._file.write_table(self._pending.slice(0, lines), row_group_size=ROW_GROUP)
+        self._pending = self._pending.slice(lines)
+
+    def close(self) -> None:
+        if len(self._pending):  # no empty row group at the end
+            self._write(len(self._pending))
+        self._file.close()
+
+
+def _table(block: Block) -> Any:
+    pa = arrow()
+    arms, places = block.truth_start, block.candidates
+
+    def lists(starts: Ints, values: Any) -> Any:
+        return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), pa.array(values))
+
+    columns = {
+        "time": pa.array(block.time),
+        "arms": lists(arms, block.pool_ids[places]),
+        "shown": pa.array(block.shown),
+        "reward": pa.array(block.reward),
+        "user_index": lists(block.user_start, block.user_index),
+        "user_value": lists(block.user_start, block.user_value),
+    }
+    if block.propensity is not None:
+        columns["propensity"] = pa.array(block.propensity)
+    if block.arm_features is not None:
+        rows, width = block.arm_features[places], block.arm_features.shape[1]
+        columns["arm_features"] = lists(arms, lists(width * np.arange(len(rows) + 1), rows.ravel()))
+    if block.truth is not None:
+        columns["truth"] = lists(arms, block.truth)
+    return pa.table(columns)

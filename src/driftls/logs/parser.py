@@ -64,6 +64,7 @@ class Columns(NamedTuple):
 # Places in the parser's clock: events and pools in the block, the length of the last candidates' text, how many of
 # them were dropped, the time of the last line, and, since the start, lines read, lines and candidates dropped.
 EVENTS, POOLS, LENGTH, DROPPED, LAST, LINES, DROPPED_LINES, DROPPED_CANDIDATES = range(8)
+IN_BLOCK = slice(EVENTS, LAST)  # those that begin anew with a block
 
 
 @leaf

@@ -49,10 +49,7 @@ class Showing:
         self.numbers, self.positions, self.arms = Numbers(), _Cells(), _Cells()
         self.lines = self.with_propensity = 0
         self.smallest, self.off = np.inf, 0.0  # the smallest propensity; the largest |p K - 1|
-        self.inverse, self.spread = (
-            np.zeros(0),
-            np.zeros(0),
-        )  # by arm: sums of 1/p and of 1/p^2 - 1/p where it was shown
+        self.inverse, self.spread = np.zeros((2, 0))  # by arm: sums of 1/p and of 1/p^2 - 1/p where it was shown
 
     def add(self, block: Block) -> None:
         """Count the lines of a block."""

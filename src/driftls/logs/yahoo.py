@@ -21,28 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import CorruptFileError, LogFormatError, TruncatedFileError
-from driftls.logs.events import Block, distinct_pools
+from driftls.logs import parser
+from driftls.logs.events import Block
 from driftls.logs.log import Log
-from driftls.logs.parser import (
-    DIM,
-    DONE,
-    DROPPED,
-    DROPPED_CANDIDATES,
-    DROPPED_LINES,
-    EVENTS,
-    EXPECTED,
-    FULL,
-    GROW,
-    LAST,
-    LENGTH,
-    LINES,
-    MILLION,
-    POOLS,
-    R6A,
-    R6B,
-    Columns,
-    parse,
-)
+from driftls.logs.parser import DIM, DROPPED_CANDIDATES, DROPPED_LINES, EVENTS, LAST, LINES, MILLION, POOLS, R6A, R6B
 
 GZIP: Any = gzip
 GZIP_ERRORS: tuple[type[Exception], ...] = (gzip.BadGzipFile, zlib.error)
@@ -63,16 +45,16 @@ class _Filling:
     """A block in the making."""
 
     def __init__(self, kind: int, size: int) -> None:
-        self.kind = kind
-        self.size = size
+        self.kind, self.size = kind, size
         self.clock = np.zeros(8, np.int64)
-        self.rows = [16 * size + 2 * DIM[R6B], 4096, 64, 1 << 14]
+        self.rows = np.array([16 * size + 2 * DIM[R6B], 4096, 64, 1 << 14])  # of users, ids, pools and text
         self._allocate()
 
     def _allocate(self) -> None:
-        """New arrays, never the old ones: whoever got a block may keep it"""
-        users, ids, pools, text = self.rows
-        self.columns = Columns(
+        """New arrays, never the old ones: whoever got a block may keep it."""
+        users, ids, pools, text = self.rows.tolist()
+        own = self.kind == R6A  # only R6A has values, and features of articles
+        self.columns = parser.Columns(
             time=np.empty(self.size, np.int64),
             pool=np.empty(self.size, np.int32),
             shown=np.empty(self.size, np.int32),
@@ -81,46 +63,37 @@ class _Filling:
             pool_ids=np.empty(ids, np.int64),
             user_start=np.zeros(self.size + 1, np.int64),
             user_index=np.empty(users, np.int32),
-            user_value=np.empty(users if self.kind == R6A else 0),
-            arm_features=np.empty((ids if self.kind == R6A else 0, DIM[R6A])),
+            user_value=np.empty(users * own),
+            arm_features=np.empty((ids * own, DIM[R6A])),
             text=np.empty(text, np.uint8),
             dropped=np.empty(ids, np.int64),
         )
-        self.clock[[EVENTS, POOLS, LENGTH, DROPPED]] = 0
 
     def grow(self) -> None:
-        """Twice the room for all that has no fixed length, keeping what is there"""
-        old = self.columns
-        clock = self.clock.copy()
-        self.rows = [2 * rows for rows in self.rows]
+        """Twice the room for all that has no fixed length, keeping what is there."""
+        old, self.rows = self.columns, 2 * self.rows
         self._allocate()
-        self.clock[:] = clock
         for name, array in old._asdict().items():
             getattr(self.columns, name)[: len(array)] = array
 
     def take(self) -> Block:
         """The block, trimmed; pools that only dropped lines had are left out. A new one begins."""
-        c, n = self.columns, int(self.clock[EVENTS])
-        nnz = int(c.user_start[n])
-        pool, pool_start, pool_ids, arm_features = distinct_pools(
+        c, n, own = self.columns, int(self.clock[EVENTS]), self.kind == R6A
+        nnz, pool_start = int(c.user_start[n]), c.pool_start[: self.clock[POOLS] + 1]
+        block = Block.packed(
             c.pool[:n],
-            c.pool_start[: self.clock[POOLS] + 1],
+            pool_start,
             c.pool_ids,
-            c.arm_features if self.kind == R6A else None,
-        )
-        block = Block(
+            c.arm_features[: pool_start[-1]] / MILLION if own else None,
             time=c.time[:n],
-            pool=pool,
             shown=c.shown[:n],
             reward=c.reward[:n],
-            pool_start=pool_start,
-            pool_ids=pool_ids,
             user_start=c.user_start[: n + 1],
             user_index=c.user_index[:nnz],
-            user_value=c.user_value[:nnz] / MILLION if self.kind == R6A else np.ones(nnz),
-            arm_features=None if arm_features is None else arm_features / MILLION,
+            user_value=c.user_value[:nnz] / MILLION if own else np.ones(nnz),
         )
         self._allocate()
+        self.clock[parser.IN_BLOCK] = 0
         return block
 
 
@@ -159,15 +132,15 @@ class YahooLog(Log):
             at, end = 0, buffer.rfind(b"\n", 0, left + came) + 1
             while at < end:
                 before = clock[EVENTS]
-                status, at, where = parse(self._kind, view, at, end, filling.columns, clock)
+                status, at, where = parser.parse(self._kind, view, at, end, filling.columns, clock)
                 self.counts.events += int(clock[EVENTS] - before)
-                if status == FULL:
+                if status == parser.FULL:
                     yield filling.take()
-                elif status == GROW:
+                elif status == parser.GROW:
                     filling.grow()
-                elif status != DONE:
+                elif status != parser.DONE:
                     line_end = buffer.find(b"\n", at)
-                    self._broken_line(path, clock, where - at, EXPECTED[status], bytes(buffer[where:line_end]))
+                    self._broken_line(path, clock, where - at, parser.EXPECTED[status], bytes(buffer[where:line_end]))
                     at = line_end + 1
             left += came - end
             buffer[:left] = buffer[end : end + left]

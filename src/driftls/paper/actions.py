@@ -45,13 +45,8 @@ class ActionSet:
         self._basis = _matrix("b", b)
         if len(set(self._basis.shape)) > 1 or np.linalg.matrix_rank(self._basis) < len(self._basis):
             raise SettingsError(f"b must hold d independent actions of R^d as rows; its shape is {self._basis.shape}.")
-        self.dim, self._longest = len(self._basis), float(longest)
+        self.dim, self.max_norm = len(self._basis), float(longest)
         self._G, self._J = G, J
-
-    @property
-    def max_norm(self) -> float:
-        """The length of the longest action."""
-        return self._longest
 
     @property
     def lipschitz(self) -> float:

@@ -6,15 +6,16 @@ exploration observes is learned; the exploration rounds, counted by n from 1, ch
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from driftls.draws import Seed
 from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.history import Growing
 from driftls.paper.actions import ActionSet, LinearBandit
-from driftls.paper.theory import pege_mu_c
+from driftls.paper.theory import Bounds
 from driftls.schedules import Power
 from driftls.trackers import GD, OLS, RAW, Tracker
 
@@ -36,6 +37,11 @@ class PEGE:
         a phase, or O(d) where the basis lies along the axes (sphere, ball). "ols" is `OLS`, the same estimate in O(d^3)
         a phase. A new tracker of any kind follows the estimate in its own way; `fast` builds those of fPEGE-GD.
 
+    Attributes
+    ----------
+    rounds, explored, phase : int
+        Rounds whose reward has come; n, how many of them explored; m, the phase of the round that `choose` gives.
+
     Examples
     --------
     >>> from driftls.paper.actions import LinearBandit, Sphere
@@ -56,25 +62,21 @@ class PEGE:
     def __init__(self, actions: ActionSet, *, method: Literal["basis", "ols"] | Tracker = "basis") -> None:
         self.lipschitz = actions.lipschitz  # (A5): raises where there is no J
         self.actions, self.dim = actions, actions.dim
-        self.tracker: Tracker | None = None
-        if isinstance(method, Tracker):
-            if method.dim != self.dim or len(method):
-                raise SettingsError(
-                    f"Expected a new tracker with dim={self.dim}, got one with dim={method.dim} that has seen "
-                    f"{len(method)} rows. Build one for this policy."
-                )
-            self.tracker = method
-        elif method == "ols":
-            self.tracker = OLS(self.dim, intercept=False)
-        elif method != "basis":
+        if isinstance(method, str) and method not in ("basis", "ols"):
             raise SettingsError(f'method must be "basis", "ols" or a tracker, got {method!r}.')
+        self.tracker = None if method == "basis" else OLS(self.dim, intercept=False) if method == "ols" else method
+        if self.tracker is not None and (self.tracker.dim != self.dim or len(self.tracker)):
+            raise SettingsError(
+                f"Expected a new tracker with dim={self.dim}, got one with dim={self.tracker.dim} that has seen "
+                f"{len(self.tracker)} rows. Build one for this policy."
+            )
         self._basis = actions.basis()
         axes = np.diag(self._basis)  # a basis along the axes is inverted entry by entry
         along = np.array_equal(self._basis, np.diag(axes))
         self._inverse: Array = np.asarray(1.0 / axes if along else np.linalg.inv(self._basis), dtype=np.float64)
         self._sums = np.zeros(self.dim)  # of the rewards of each basis action
-        self._phase, self._at = 1, 0  # m, and the rounds of phase m that are over
-        self._rounds = self._explored = 0
+        self.phase, self._at = 1, 0  # m, and the rounds of phase m that are over
+        self.rounds = self.explored = 0
         self._waiting: Array | None = None  # the action that choose() gave, until its reward comes
         self._best: Array | None = None  # G(theta) of this phase
 
@@ -84,59 +86,32 @@ class PEGE:
     ) -> Self:
         """fPEGE-GD: theta is followed by stochastic gradient descent on the exploration rounds, O(d) each.
 
-        Parameters
-        ----------
-        actions : ActionSet
-            As for `PEGE`.
-        step : {"averaged", "theorem", "printed"}
-            "averaged": constant steps of 1/(2||x||^2), each on the newest row, and the mean of all iterates. It needs
-            no mu, keeps no rows and draws none. "theorem": fOLS-GD with Theorem 2's c/(4(c+n)), c = 6d/lambda_PEGE, for
-            actions of length at most 1, as (A2) asks. "printed": fOLS-GD with c/n, c = 4d/(3 lambda_PEGE), as in the
-            algorithm's box; it blows up in the first phases.
-        seed : int, SeedSequence or Generator
-            Of the rows that fOLS-GD draws; without effect on "averaged".
+        "averaged": constant steps of 1/(2||x||^2), each on the newest row, and the mean of all iterates. It needs no
+        mu, keeps no rows and draws none. "theorem": fOLS-GD with Theorem 2's c/(4(c+n)), c = 6d/lambda_PEGE, for
+        actions of length at most 1, as (A2) asks. "printed": fOLS-GD with c/n, c = 4d/(3 lambda_PEGE), as in the
+        algorithm's box; it blows up in the first phases. `seed` is that of the rows that fOLS-GD draws.
 
-        Examples
-        --------
         >>> from driftls.paper.actions import Sphere
         >>> PEGE.fast(Sphere(10), step="theorem").tracker.step_size
         Power(scale=15.0, offset=60.0, exponent=1.0)
         """
-        if step == "averaged":
-            tracker = GD(actions.dim, step_size=0.5, regularisation=0.0, newest=True, averaging="polyak", **RAW)
-            return cls(actions, method=tracker)
-        if step == "theorem":
-            if actions.max_norm > 1.0 + 1e-12:
-                raise SettingsError(
-                    f"Theorem 2's step needs actions of length at most 1 (A2); these reach {actions.max_norm:.4g}. "
-                    'Scale them, or use step="averaged", which adapts to their length.'
-                )
-            _, c = pege_mu_c(actions.dim, actions.lambda_min)
-            size = Power(c / 4.0, c, 1.0)
-        elif step == "printed":
-            size = Power(4.0 * actions.dim / (3.0 * actions.lambda_min), 0.0, 1.0)
-        else:
+        dim, smallest = actions.dim, actions.lambda_min
+        if step not in ("averaged", "theorem", "printed"):
             raise SettingsError(f'step must be "averaged", "theorem" or "printed", got {step!r}.')
-        guard = step != "printed"  # whose first steps are too large by far: the guard would refuse them
-        tracker = GD(
-            actions.dim, step_size=size, regularisation=0.0, averaging=None, steps=1, seed=seed, guard=guard, **RAW
-        )
+        if step == "averaged":
+            tracker = GD(dim, step_size=0.5, regularisation=0.0, newest=True, averaging="polyak", **RAW)
+            return cls(actions, method=tracker)
+        if step == "theorem" and actions.max_norm > 1.0 + 1e-12:
+            raise SettingsError(
+                f"Theorem 2's step needs actions of length at most 1 (A2); these reach {actions.max_norm:.4g}. "
+                'Scale them, or use step="averaged", which adapts to their length.'
+            )
+        c = Bounds.of_pege(dim, smallest).c
+        size = Power(c / 4.0, c, 1.0) if step == "theorem" else Power(4.0 * dim / (3.0 * smallest), 0.0, 1.0)
+        guard = step == "theorem"  # the printed one's first steps are too large by far: the guard would refuse them
+        settings: dict[str, Any] = {"averaging": None, "steps": 1, "history": Growing(), "guard": guard, **RAW}
+        tracker = GD(dim, step_size=size, regularisation=0.0, seed=seed, **settings)
         return cls(actions, method=tracker)
-
-    @property
-    def rounds(self) -> int:
-        """Rounds whose reward has come."""
-        return self._rounds
-
-    @property
-    def explored(self) -> int:
-        """n: how many of them explored."""
-        return self._explored
-
-    @property
-    def phase(self) -> int:
-        """m: the phase of the round that `choose` gives."""
-        return self._phase
 
     @property
     def exploring(self) -> bool:
@@ -148,7 +123,7 @@ class PEGE:
         """The present estimate; by "basis", a basis action that was not tried yet counts as one of reward 0."""
         if self.tracker is not None:
             return self.tracker.theta
-        tried = (self._explored + self.dim - 1 - np.arange(self.dim)) // self.dim
+        tried = (self.explored + self.dim - 1 - np.arange(self.dim)) // self.dim
         means = self._sums / np.maximum(tried, 1)
         return np.asarray(self._inverse * means if self._inverse.ndim == 1 else self._inverse @ means)
 
@@ -161,7 +136,7 @@ class PEGE:
     def learn(self, x: npt.ArrayLike, reward: float) -> None:
         """Take the reward of the action that `choose` gave; while exploiting it is counted, not learned."""
         if self._waiting is None:
-            before = f"The reward of round {self._rounds} has come already" if self._rounds else "No action was chosen"
+            before = f"The reward of round {self.rounds} has come already" if self.rounds else "No action was chosen"
             raise InputError(f"{before}. Call choose(), then learn() once with its action.")
         if not np.array_equal(x, self._waiting):
             raise InputError("x is not the action that choose() gave for this round. Pass that one, unchanged.")
@@ -180,7 +155,7 @@ class PEGE:
             return rows, len(rows)
         if self._best is None:
             self._best = self.actions.best(self.theta)
-        return self._best[None], min(limit, self.dim + self._phase - self._at)
+        return self._best[None], min(limit, self.dim + self.phase - self._at)
 
     def take(self, rewards: Array) -> None:
         """The rewards of the next rounds, all of which `decided` has told of."""
@@ -190,16 +165,16 @@ class PEGE:
                 self._sums[first:last] += rewards
             else:
                 self.tracker.partial_fit(self._basis[first:last], rewards)
-            self._explored += len(rewards)
-        self._rounds += len(rewards)
+            self.explored += len(rewards)
+        self.rounds += len(rewards)
         self._at, self._waiting = last, None
-        if last == self.dim + self._phase:
-            self._phase, self._at, self._best = self._phase + 1, 0, None
+        if last == self.dim + self.phase:
+            self.phase, self._at, self._best = self.phase + 1, 0, None
 
     def __repr__(self) -> str:
         method = "basis" if self.tracker is None else self.tracker
         actions = f"{type(self.actions).__name__}(dim={self.dim})"
-        return f"PEGE({actions}, method={method!r}), phase={self._phase}, rounds={self._rounds}"
+        return f"PEGE({actions}, method={method!r}), phase={self.phase}, rounds={self.rounds}"
 
 
 class Played(NamedTuple):
@@ -213,19 +188,9 @@ class Played(NamedTuple):
 def play(policy: PEGE, environment: LinearBandit, rounds: int, *, checkpoints: npt.ArrayLike | None = None) -> Played:
     """Let a policy play so many further rounds, a phase at a time: the decisions of `choose` and `learn`, but fast.
 
-    Parameters
-    ----------
-    policy : PEGE
-        It goes on where it stands, and can be used or played on afterwards.
-    environment : LinearBandit
-        Its rounds are numbered as the policy's: the first one played is ``policy.rounds + 1``.
-    rounds : int
-        How many.
-    checkpoints : array of int, optional
-        After which of these rounds to tell regret and reward; by default about 20 for each tenfold of rounds.
+    The policy goes on where it stands: the first round played is ``policy.rounds + 1``, of the environment too. Regret
+    and reward are told after the rounds `checkpoints`; by default about 20 for each tenfold of rounds.
 
-    Examples
-    --------
     >>> from driftls.paper.actions import Sphere
     >>> environment = LinearBandit(Sphere(5), seed=0)
     >>> run = play(PEGE(Sphere(5)), environment, 100_000, checkpoints=[1000, 100_000])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,30 @@ def plain_ids(ids: Any) -> list[Hashable]:
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"arm id {twice!r} stands for two arms of the pool. Ids must differ.")
     return names
+
+
+class ArmIds(list[Hashable]):
+    """The ids of a pool that were looked at, in order; made by `DisjointLinUCB.pool`."""
+
+
+def item_ids(items: Any) -> Any:
+    """The ids of items, which may be dicts or a table with an "id", or ids themselves."""
+    if items is None:
+        raise InputError("ids are missing: choose(user, ids), with an id for each arm.")
+    if isinstance(items, Mapping):
+        raise InputError("expected a list of ids, or of items that have an id, got a dict. Put it into a list.")
+    if hasattr(items, "columns"):  # a table of pandas, polars or Arrow
+        columns = list(items.columns if not hasattr(items, "column_names") else items.column_names)
+        if "id" not in columns:
+            raise InputError(f'a table of items needs a column "id", by which an arm has its model, got {columns}.')
+        column = items["id"]
+        return column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
+    if isinstance(items, list | tuple) and any(isinstance(item, Mapping) for item in items):
+        for item in items:
+            if not isinstance(item, Mapping) or item.get("id") is None:
+                raise InputError(f'every item needs an "id", by which its arm has its model, got {item!r}.')
+        return [item["id"] for item in items]
+    return items
 
 
 def id_header(name: Hashable) -> Any:

@@ -6,13 +6,17 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from driftls.errors import DimensionError, InputError
+from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
-from driftls.inputs import Stage, as_numbers, as_rows, fault, is_pair, is_sparse
+from driftls.inputs import Rows, Stage, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels.rows import first_fault
 from driftls.policies.arm_index import plain_ids
 from driftls.trackers.base import whole_number
+
+FIRST_NAMES = 64
 
 
 def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
@@ -31,6 +35,20 @@ def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
     if count == 0 and not many:
         raise InputError("the pool is empty: at least one arm is needed.")
     return rows, count
+
+
+def first_dim(features: FeatureMap) -> int:
+    """How many features a policy begins with: for a vocabulary, some that are not there yet."""
+    return max(features.dim, FIRST_NAMES) if features.grows else features.dim
+
+
+def is_items(x: Any) -> bool:
+    """Whether these are items for features to make arms of: dicts, a table, or a pool of them."""
+    if type(x) in (np.ndarray, Rows, CrossedArms) or sp.issparse(x):
+        return False
+    from driftls.features import Pool, is_records
+
+    return isinstance(x, Pool) or is_records(x)
 
 
 def as_block(x: Any, called: str = "an arm") -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from driftls.draws import Seed, generator_of
 from driftls.errors import CorruptFileError, InputError, SettingsError
+from driftls.features import FeatureMap
 from driftls.history import Mapped
 from driftls.inputs import Stage, as_rows
 from driftls.kernels import choose as kernels
 from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
-from driftls.policies.arm_index import ArmIndex, plain_id, plain_ids
-from driftls.policies.arms import as_block, look_at
+from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
+from driftls.policies.arms import as_block, first_dim, is_items, look_at
 from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.files import by_number, group, seeds_header, seeds_of, tracker_of, width_of
 from driftls.policies.keys import row_of, waiting_of
@@ -28,9 +29,11 @@ from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.base import whole_number
 from driftls.units import Units
-from driftls.widths import DiagonalWidth, ExactWidth, Width
+from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, Width
 
 EXACT_UP_TO = 200  # features: two matrices a model, 640 kB
+MOST_PRODUCTS = 2_000_000  # a choice: of exact widths for dense users, arms times features squared
+FIRST_RIDGE = 4.0  # lambda, of features in units of their spread, before anything is known
 TAPE = 256  # draws that a model has ready at a time
 TABLE_FROM = 8  # choices among the same arms in a row
 
@@ -40,19 +43,23 @@ class DisjointLinUCB(Policy):
 
     Parameters
     ----------
-    dim : int
-        Number of features of a user.
+    dim : int, optional
+        Number of features of a user. Not needed where `features` tell.
     tracker : Tracker, optional
         An unused tracker, of which each arm gets a fresh copy.
     width : Width, optional
-        Of each model; `DiagonalWidth()` for a tracker that is given. Without both, `reason` says what was taken: exact
-        up to 200 features, else `SAGA` with diagonal widths; ridges from the data, pooled over arms.
+        Of each model; by default `CentredWidth()`, for a tracker without an intercept `DiagonalWidth()`. Without
+        both, they are chosen at the first user, and `reason` says why: `RLS` up to 200 features, else `SAGA`; exact
+        widths for dense users and few arms, else centred ones; ridges from the data, pooled over arms.
     kappa, sigmas, epsilon
         As for `LinUCB`, 1.5 standard deviations by default; the noise is estimated over all arms together.
     most_arms : int
         Beyond so many models the one that was not offered for longest is dropped.
     seed : int or Generator
         Of the policy's own randomness and of its trackers.
+    features : FeatureMap, optional
+        Makes rows of users that are dicts or events, such as `Features`. It is saved with the policy, which grows with a
+        vocabulary.
 
     Examples
     --------
@@ -69,7 +76,7 @@ class DisjointLinUCB(Policy):
 
     def __init__(
         self,
-        dim: int,
+        dim: int | None = None,
         *,
         tracker: Tracker | None = None,
         width: Width | None = None,
@@ -78,28 +85,26 @@ class DisjointLinUCB(Policy):
         epsilon: float = 0.0,
         most_arms: int = 10_000,
         seed: Seed = None,
+        features: FeatureMap | None = None,
     ) -> None:
+        if dim is None and features is not None:
+            dim = first_dim(features) if tracker is None else tracker.dim
         dim = whole_number(dim, "dim", 1)
         self.reason = "given: tracker and width were chosen by the caller"
-        auto = tracker is None and width is None
-        if auto:
-            exact = dim <= EXACT_UP_TO
-            cost = "is affordable" if exact else "is too slow"
-            self.reason = f"{'exact' if exact else 'fast'}: with {dim} features a {dim} x {dim} matrix an arm {cost}"
-            tracker = RLS(dim) if exact else SAGA(dim)
-            width = ExactWidth() if exact else DiagonalWidth()
-        tracker = SAGA(dim) if tracker is None else tracker
+        self._auto = tracker is None and width is None
+        if self._auto:
+            self.reason = "open: tracker and width are chosen when the first user is here"
+        tracker = (RLS(dim) if dim <= EXACT_UP_TO else SAGA(dim)) if tracker is None else tracker
         if tracker.dim != dim or len(tracker):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
         if isinstance(tracker.history, Mapped):
             raise SettingsError("every arm has a history of its own, and a Mapped folder serves one. Use Growing().")
         self._seeds = generator_of(seed)
         own = self._seeds.spawn(1)[0]
-        width = DiagonalWidth() if width is None else width
-        super().__init__(dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own)
+        if width is None:
+            width = CentredWidth() if tracker.intercept else DiagonalWidth()
+        super().__init__(dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own, features=features)
         self.tracker, self.most_arms = tracker, whole_number(most_arms, "most_arms", 1)
-        if auto and can_adapt(tracker, width):
-            self.strength = self._first = Strength(1.0)
         self._index = ArmIndex(self.most_arms)
         self._units: Units | None = None
         self._pool: list[Hashable] = []
@@ -122,17 +127,21 @@ class DisjointLinUCB(Policy):
 
     # -- choosing and learning -----------------------------------------------------------------------------------
 
-    def choose(self, user: Any, *, ids: Any, key: Hashable = None, allowed: Any = None) -> int:
-        """The position in `ids` of the arm to show this user (a vector, a sparse row, or (indices, values)).
+    def choose(
+        self, user: Any, items: Any = None, *, ids: Any = None, key: Hashable = None, allowed: Any = None
+    ) -> int:
+        """The position in `ids` of the arm to show this user (a vector, a sparse row, (indices, values), or a dict).
 
-        `key`, if given, keeps the choice until `learn(reward=..., key=key)`; `allowed` says which arms may be shown.
+        `items` are ids, a `pool` of them, or dicts with an "id"; what else these have is the same for every user. `key`, if
+        given, keeps the choice until `learn(reward=..., key=key)`; `allowed` says which arms may be shown.
         """
         with self.lock:
             if key is not None:
                 key = self.keys.new(key)
-            names = self._names(ids)
+            names = self._names(ids, items)
+            user = self._known_user(user)
             mask = None if allowed is None else allowed_arms(allowed, len(names))
-            self._take_user(user)
+            self._take_user(user, len(names))
             self._offer(names)
             chosen = self._chosen(len(names), allowed=mask)
             self._rounds += 1
@@ -146,6 +155,7 @@ class DisjointLinUCB(Policy):
         reward: float | None = None,
         *,
         arm: int | None = None,
+        items: Any = None,
         ids: Any = None,
         key: Hashable = None,
     ) -> None:
@@ -154,21 +164,23 @@ class DisjointLinUCB(Policy):
         It may come late and in any order. Nothing is changed if the reward or the user cannot be used.
         """
         with self.lock:
+            self._must_learn()
             value = reward_of(reward)
             if key is not None:
                 choice = self.keys.choice(key)
                 user, name = row_of(choice, self.dim), choice.name[0]
                 position = self._positions.get(name, -1)
             else:
-                if user is None or arm is None or ids is None:
+                if user is None or arm is None or (ids is None and items is None):
                     raise InputError("learn needs learn(user, reward, arm=k, ids=ids), or learn(reward=..., key=key).")
-                names = self._names(ids)
+                names = self._names(ids, items)
+                user = self._known_user(user)
                 position = position_of(arm, len(names))
                 name = names[position]
                 if names is not self._pool:
                     position = self._positions.get(name, -1)
             slot = self._known(name)
-            self._take_user(user)
+            self._take_user(user, 1)
             self._stage.y[0] = value
             self._learn_row(0, slot, position)
             if key is not None:
@@ -182,7 +194,14 @@ class DisjointLinUCB(Policy):
             self.keys.waiting[key] = waiting_of(rows, 0, (name,))
 
     def play(
-        self, users: Any, rewards: Any = None, *, ids: Any, shown: Any = None, rounds: int | None = None
+        self,
+        users: Any,
+        rewards: Any = None,
+        *,
+        items: Any = None,
+        ids: Any = None,
+        shown: Any = None,
+        rounds: int | None = None,
     ) -> NDArray[np.int64]:
         """Many users, one a round, in one compiled loop that decides as `choose` and `learn` would; returns the arms.
 
@@ -190,8 +209,8 @@ class DisjointLinUCB(Policy):
         learned where it is chosen; None: only choose.
         """
         with self.lock:
-            names = self._names(ids)
-            rows: Any = as_rows(users, self.dim, "users")
+            names = self._names(ids, items)
+            rows: Any = as_rows(self._known_users(users), self.dim, "users")
             count = rows.shape[0]
             if rounds not in (None, count):
                 raise InputError(f"rounds must be the number of users, {count}, got {rounds!r}.")
@@ -199,7 +218,12 @@ class DisjointLinUCB(Policy):
                 return np.zeros(0, dtype=np.int64)
             rewards, shown = rewards_of(rewards, shown, count, len(names))
             look_at(rows, self.rows_called)
-            self._start(not isinstance(rows, np.ndarray))
+            if self.frozen:
+                if rewards is not None:
+                    self._must_learn()
+                matrix = rows if isinstance(rows, np.ndarray) else rows.tocsr()
+                return np.array([self.choose(matrix[[r]], ids=names) for r in range(count)], dtype=np.int64)
+            self._start(not isinstance(rows, np.ndarray), len(names))
             self._stage.take(rows)
             self._offer(names, looked_at=True)
             if not self._table.filled and count * 256 >= PAYS_AFTER * self.dim:
@@ -211,10 +235,11 @@ class DisjointLinUCB(Policy):
     ) -> None:
         """Start the model of a new arm id from n rows that were seen elsewhere; see `SharedPolicy.warm`."""
         with self.lock:
+            self._must_learn()
             name = plain_id(name)
             if name in self._index.slot_of:
                 raise SettingsError(f"arm id {name!r} has a model already: a warm start is for a new one.")
-            self._start(sparse)
+            self._start(sparse, 1)
             model = self._fresh_model()
             self._leave_pool()  # one of its arms may give way
             self._put_model(self._index.open(name), model)
@@ -222,12 +247,12 @@ class DisjointLinUCB(Policy):
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def scores(self, user: Any, *, ids: Any) -> NDArray[np.float64]:
+    def scores(self, user: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
         """What each arm's model gives this user: theta.x + kappa width(x). Arms never seen are refused."""
         if self.width.samples:
             raise InputError("scores that are sampled change with every choice. Use a width that is not sampled.")
         with self.lock, self._asking() as who:
-            count = who._question(user, ids)
+            count = who._question(user, ids, items)
             table, who.frame["table"] = who.frame["table"], 0
             try:
                 who._chosen(count, only_scores=True)
@@ -235,10 +260,10 @@ class DisjointLinUCB(Policy):
             finally:
                 who._question_over(table)
 
-    def widths(self, user: Any, *, ids: Any) -> NDArray[np.float64]:
+    def widths(self, user: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
         """How sure each arm's model is of this user, before kappa."""
         with self.lock:
-            count = self._question(user, ids)
+            count = self._question(user, ids, items)
             try:
                 if (code := kernels.widths(self.frame.address, 0, count)) < 0.0:
                     raise self._fault(int(-code))
@@ -246,14 +271,17 @@ class DisjointLinUCB(Policy):
             finally:
                 self._question_over(self.frame["table"])
 
-    def probabilities(self, user: Any, *, ids: Any, allowed: Any = None) -> NDArray[np.float64]:
+    def probabilities(
+        self, user: Any, items: Any = None, *, ids: Any = None, allowed: Any = None
+    ) -> NDArray[np.float64]:
         """How likely each arm is to be chosen now."""
-        return self._share(self.scores(user, ids=ids), allowed)
+        return self._share(self.scores(user, items, ids=ids), allowed)
 
-    def _question(self, user: Any, ids: Any) -> int:
-        names = self._names(ids)
+    def _question(self, user: Any, ids: Any, items: Any) -> int:
+        names = self._names(ids, items)
+        user = self._known_user(user)
         slots = [self._known(name) for name in names]
-        self._take_user(user)
+        self._take_user(user, len(names))
         self._room(len(names))
         self._slots[: len(names)] = slots
         return len(names)
@@ -266,15 +294,33 @@ class DisjointLinUCB(Policy):
 
     # -- users and models ----------------------------------------------------------------------------------------
 
-    def _names(self, ids: Any) -> list[Hashable]:
+    def pool(self, items: Any) -> ArmIds:
+        """Ids (or items with an "id") that are looked at once, while they last: for `choose(user, pool)`."""
+        return ArmIds(plain_ids(item_ids(items)))
+
+    def _known_user(self, user: Any) -> Any:
+        """A user as a row: a dict by the policy's features."""
+        if type(user) is dict or isinstance(user, Mapping):
+            return self._made(user)
+        return self._fitting(user) if self._is_made(user) else user
+
+    def _known_users(self, users: Any) -> Any:
+        """Many of them."""
+        if self.features is not None and is_items(users):
+            users = self.features.table(users)  # type: ignore[attr-defined]
+        return self._fitting(users) if self._is_made(users) else users
+
+    def _names(self, ids: Any, items: Any = None) -> list[Hashable]:
+        if ids is None:
+            ids = items if type(items) is ArmIds else item_ids(items)
         names = ids.tolist() if isinstance(ids, np.ndarray) else ids
-        if type(names) is list and len(names) == len(self._pool):
+        if isinstance(names, list) and len(names) == len(self._pool):
             try:
                 if names and names == self._pool:
                     return self._pool
             except ValueError:  # an array among the ids
                 pass
-        names = plain_ids(ids)
+        names = ids if type(ids) is ArmIds else plain_ids(ids)
         if not 0 < len(names) <= self.most_arms:
             raise InputError(f"{len(names)} arms, but 1 ... most_arms={self.most_arms} models are kept.")
         return names
@@ -286,20 +332,41 @@ class DisjointLinUCB(Policy):
             raise InputError(f"a user must be one row, got {rows.shape[0]}.")
         return rows
 
-    def _take_user(self, user: Any) -> None:
+    def _take_user(self, user: Any, arms: int) -> None:
         """Copy a user to where kernels read it; the first one decides whether users are dense or sparse."""
         if self._stage.sparse is not None and self._stage.take_row(user):
             return
         rows = self._one(user)
         if self._stage.sparse is None:
             look_at(rows, self.rows_called)
-            self._start(not isinstance(rows, np.ndarray))
+            self._start(not isinstance(rows, np.ndarray), arms)
         self._stage.take(rows)
 
-    def _start(self, sparse: bool) -> None:
+    def _start(self, sparse: bool, arms: int) -> None:
         """The first user is here: dense or sparse, from now on."""
         if self._stage.sparse is None:
+            if self._auto:
+                self._decide(sparse, arms)
             self._start_rows(sparse)
+
+    def _decide(self, sparse: bool, arms: int) -> None:
+        """Choose tracker and width: what is exact where that is affordable, and no worse than exact where it is not."""
+        dim = self.dim
+        exact = not sparse and dim <= EXACT_UP_TO and arms * dim * dim <= MOST_PRODUCTS
+        self.tracker = RLS(dim) if dim <= EXACT_UP_TO else SAGA(dim)
+        self.width = ExactWidth() if exact else CentredWidth()
+        kind = "sparse" if sparse else "dense"
+        if exact:
+            self.reason = f"exact: {dim} dense features and {arms} arms, for which exact widths are affordable"
+        elif dim <= EXACT_UP_TO:
+            self.reason = f"fast: {dim} {kind} features and {arms} arms: exact models, with centred diagonal widths"
+        else:
+            self.reason = (
+                f"fast: {dim} {kind} features, too many for a matrix an arm: SAGA, with centred diagonal widths"
+            )
+        self._auto = False
+        if can_adapt(self.tracker, self.width):
+            self.strength = self._first = Strength(FIRST_RIDGE)
 
     def _room(self, arms: int) -> None:
         if arms > self._slots.size:
@@ -331,6 +398,19 @@ class DisjointLinUCB(Policy):
         self._slots[: len(names)] = [self._index.slot_of[name] for name in names]
         self._pool, self._positions = list(names), {name: k for k, name in enumerate(names)}
 
+    def _grow_models(self) -> None:
+        if self._units is not None:
+            self._units.grow(self.dim)
+        self._leave_pool()
+        if self._stage.sparse is None:
+            self._stage = Stage(self.dim)
+            return
+        self._start_rows(self._stage.sparse)
+        for slot, model in enumerate(self._models):
+            if model is not None:
+                model.tracker.grow(self.dim)
+                self._put_model(slot, Model(model.tracker, self.width.grow(model.width, self._draws)))
+
     def _fresh_model(self) -> Model:
         tracker = self.tracker.fresh(self._seeds.spawn(1)[0], TAPE)
         if self.strength is not None:
@@ -347,11 +427,12 @@ class DisjointLinUCB(Policy):
         tracker = self.tracker
         self._stage = Stage(self.dim, constant=tracker.intercept)
         self._stage.start(sparse)
-        if tracker.scale or tracker.intercept:
+        if self._units is None and (tracker.scale or tracker.intercept):
             self._units = Units(self.dim, sparse=sparse, scale=tracker.scale, intercept=tracker.intercept)
-            self._stage.measure(self._units.frame)
             if self.strength is not None:
                 self._units.frame["constant"] = self.strength.constant
+        if self._units is not None:
+            self._stage.measure(self._units.frame)
         self.frame["arms"] = self._stage.frame
 
     def _fill_table(self, count: int) -> None:
@@ -382,6 +463,7 @@ class DisjointLinUCB(Policy):
                 "sparse": self._stage.sparse,
                 "most_arms": self.most_arms,
                 "reason": self.reason,
+                "auto": self._auto,
                 "ids": self._index.header(),
                 "models": [],
             }
@@ -405,10 +487,10 @@ class DisjointLinUCB(Policy):
         weights = {name: value for name, value in header["weights"].items() if value is not None}
         weights |= {"width": width_of(header), "most_arms": whole(header, "most_arms")}
         made = cls(tracker.dim, tracker=tracker, **weights)
-        made.reason = str(header["reason"])
+        made.reason, made._auto = str(header["reason"]), bool(header["auto"])
         made._seeds = seeds_of(header["seeds"])
         if header["sparse"] is not None:
-            made._start(bool(header["sparse"]))
+            made._start(bool(header["sparse"]), 1)
             if made._units is not None:
                 made._units.restore(header["units"], group(arrays, "units."))
         made._index.restore(header["ids"])

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driftls.policies.model import Model
 from driftls.trackers import RLS, SAGA, Tracker
-from driftls.widths import DiagonalWidth, ExactWidth, Width
+from driftls.width_states import WidthState
+from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, Width
 
 FASTEST = 8.0  # a look changes a strength by this factor at most
 ENOUGH = 0.4  # of the logarithm: a smaller change is not worth rewriting what was learned
@@ -39,33 +39,30 @@ class Strength(NamedTuple):
 
 def can_adapt(tracker: Tracker, width: Width) -> bool:
     """Whether the effective degrees of freedom are at hand, and all rows are kept alike."""
-    if tracker.history.evicts or not tracker.scale:
+    if not tracker.scale:
         return False
     if isinstance(tracker, RLS):
-        return (
-            isinstance(width, ExactWidth) and tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
-        )
-    return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth)
+        kept = tracker.discount == 1.0 and not tracker.history.evicts
+        return kept and tracker.method in ("auto", "sherman-morrison") and isinstance(width, ExactWidth | CentredWidth)
+    return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth | CentredWidth)
 
 
-def prior_variance(model: Model) -> NDArray[np.float64]:
-    """The diagonal of M: exactly from the inverse, or as if A were diagonal."""
-    if isinstance(model.tracker, RLS):
-        return model.tracker.variances()
-    state = model.width
-    return np.asarray(1.0 / (state.frame["ridge"] + state.frame["scale"] * state.arrays["squares"]))
+def intercept_variance(tracker: Tracker, width: WidthState) -> float:
+    """The last entry of M's diagonal: exactly from the inverse, or as the width has it."""
+    if isinstance(tracker, RLS):
+        return float(tracker.inverse_entry(tracker.dim))
+    return float(width.variances()[tracker.dim])  # type: ignore[attr-defined]
 
 
 def likeliest(models: Sequence[Model], now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
     """The next strengths; `both`: the intercept's too."""
     gamma = gamma0 = size = size0 = 0.0
-    for model in models:
-        theta, free = model.tracker.coefficients(), 1.0 - now.ridge * prior_variance(model)
-        dim = model.tracker.dim
-        gamma += float(np.clip(free[:dim], 0.0, 1.0).sum())
+    for tracker, width in models:
+        theta, dim = tracker.coefficients(), tracker.dim
+        gamma += tracker.freedom()  # type: ignore[attr-defined]
         size += float(theta[:dim] @ theta[:dim])
-        if theta.size > dim:
-            gamma0 += float(np.clip(free[dim], 0.0, 1.0))
+        if both and theta.size > dim:
+            gamma0 += float(np.clip(1.0 - now.ridge * intercept_variance(tracker, width), 0.0, 1.0))
             size0 += float((now.constant * theta[dim]) ** 2)
     ridge = (gamma + 1.0) / (size / sigma2 + 1.0 / first.ridge)
     intercept = (gamma0 + 1.0) / (size0 / sigma2 + 1.0 / first.intercept) if both else now.intercept

@@ -54,6 +54,12 @@ class Keys:
         if len(self.learned) > MOST_LEARNED:
             self.learned.popitem(last=False)
 
+    def grow(self, dim: int) -> None:
+        """Rows have so many features from now on."""
+        for key, choice in self.waiting.items():
+            if choice.indices is None:
+                self.waiting[key] = choice._replace(values=np.pad(choice.values, (0, dim - len(choice.values))))
+
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Keys for a header, and the rows of all waiting choices in a few arrays."""
         choices = list(self.waiting.values())

@@ -8,6 +8,8 @@ import numpy as np
 
 from driftls.draws import Draws, Seed, generator_of
 from driftls.errors import SettingsError
+from driftls.features import FeatureMap
+from driftls.policies.arms import first_dim
 from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.shared import SharedPolicy
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
@@ -28,6 +30,7 @@ class LinUCB(SharedPolicy):
     dim : int, optional
         Number of features, where tracker and width are chosen for you: `reason` says what and why. The choice is
         made at the first arms: from their number of features, whether they are sparse, and whether they have ids.
+        Not needed where `features` tell.
     tracker, width : optional
         Any of `driftls.trackers` and `driftls.widths`.
     regularisation : schedule
@@ -37,8 +40,8 @@ class LinUCB(SharedPolicy):
         Weight of the width. By default estimated: `sigmas` standard deviations of the noise.
     sigmas : float, optional
         2 with parts that are chosen for you, else 1.
-    epsilon, forget_after, seed
-        As for `SharedPolicy`.
+    epsilon, forget_after, seed, features
+        As for `SharedPolicy`: with `features=Features()`, users and items are dicts.
 
     Examples
     --------
@@ -47,6 +50,12 @@ class LinUCB(SharedPolicy):
     >>> policy.learn(np.eye(3), 1.0, arm=k)
     >>> policy.reason
     'exact: with 3 dense features the exact method is affordable, and nothing is lost'
+
+    >>> from driftls.features import Features
+    >>> policy = LinUCB(features=Features(cross="all"), seed=0)
+    >>> user, items = {"age": 31, "city": "Oslo"}, [{"colour": "red"}, {"colour": "blue"}]
+    >>> k = policy.choose(user, items)
+    >>> policy.learn(user, 1.0, items=items, arm=k)
     """
 
     def __init__(
@@ -61,9 +70,12 @@ class LinUCB(SharedPolicy):
         epsilon: float = 0.0,
         forget_after: int = 1000,
         seed: Seed = None,
+        features: FeatureMap | None = None,
     ) -> None:
+        if dim is None and tracker is None and features is not None:
+            dim = first_dim(features)
         if (dim is None) == (tracker is None):
-            raise SettingsError("LinUCB needs either dim, and chooses its parts itself, or a tracker.")
+            raise SettingsError("LinUCB needs dim or features, and chooses its parts itself, or a tracker.")
         if tracker is not None and regularisation is not None:
             raise SettingsError("regularisation is a setting of the tracker: give it to the tracker.")
         if tracker is None and width is not None:
@@ -79,7 +91,14 @@ class LinUCB(SharedPolicy):
             width = ExactWidth() if isinstance(tracker, RLS) else DiagonalWidth()
         sigmas = (2.0 if self._auto else 1.0) if sigmas is None else sigmas
         super().__init__(
-            tracker, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, forget_after=forget_after, seed=own
+            tracker,
+            width,
+            kappa=kappa,
+            sigmas=sigmas,
+            epsilon=epsilon,
+            forget_after=forget_after,
+            seed=own,
+            features=features,
         )
 
     def _parts(self, dim: int, *, sparse: bool, recurring: bool) -> tuple[Tracker, Width]:
@@ -135,4 +154,3 @@ class LinUCB(SharedPolicy):
             draws.restore(auto["seed"], np.empty(0))
             self._seed = draws.generator
         super()._restore(header, arrays)
-        self._looks = self.frame["look"] > 0.0

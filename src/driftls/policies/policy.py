@@ -7,7 +7,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import CorruptFileError, DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features import from_header as features_of
-from driftls.inputs import Stage, as_number, as_numbers, fault
+from driftls.inputs import Rows, Stage, as_number, as_numbers, fault, is_sparse, sparse_rows
 from driftls.kernels import choose as kernels
 from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM
 from driftls.kernels.parts import Frame
@@ -30,12 +30,13 @@ from driftls.policies.model import Model
 from driftls.policies.tables import ScoreTable
 from driftls.schedules import ridge
 from driftls.trackers import RLS, Tracker
+from driftls.trackers.base import whole_number
 from driftls.units import Units
 from driftls.widths import Width
 
 FIRST_ARMS = 16
 LANES = 8  # arms that are scored at once: lines of a table are filled up to a multiple
-NUMBERS = ("errors", "learned", "probability", "look")
+NUMBERS = ("errors", "learned", "probability")
 
 
 class Policy(Saveable):
@@ -47,9 +48,18 @@ class Policy(Saveable):
     rows_called: ClassVar[str] = "arm"  # what a row is, in an error
     disjoint: ClassVar[bool] = False
     play: Callable[..., NDArray[np.int64]]
+    tracker: Tracker  # the model's; with one model an arm, what every arm gets a copy of
 
     def __init__(
-        self, dim: int, *, width: Width, kappa: float | None, sigmas: float, epsilon: float, seed: Seed
+        self,
+        dim: int,
+        *,
+        width: Width,
+        kappa: float | None,
+        sigmas: float,
+        epsilon: float,
+        seed: Seed,
+        features: FeatureMap | None = None,
     ) -> None:
         check_weights(kappa, sigmas, epsilon)
         self.dim, self.width = dim, width
@@ -58,7 +68,6 @@ class Policy(Saveable):
         self._draws = Draws(seed, max(TAPE, 8 * self._need))
         self.frame = Frame(POLICY)
         self._position = self.frame.fields["position"]
-        self._looks = False  # whether something is estimated from the data now and then
         self.frame.set(
             kappa=0.0 if kappa is None else kappa,
             sigmas=sigmas if kappa is None else 0.0,
@@ -72,7 +81,8 @@ class Policy(Saveable):
         self._stage = Stage(dim)
         self._rounds = 0
         self.keys = Keys()
-        self.features: FeatureMap | None = None  # how arms are made of events or records; saved with the policy
+        self.features = features  # how arms are made of events or records; saved with the policy
+        self.frozen = False
         self._write_tape()
         self._make_slots(FIRST_ARMS)
 
@@ -155,10 +165,60 @@ class Policy(Saveable):
                 if model is not None:
                     model.width.reserve(2 * arms)
 
+    # -- users and items as people have them ---------------------------------------------------------------------
+
+    def _made(self, user: Any, items: Any = None) -> Any:
+        """The arms of a user and items, or the row of a user alone, by the policy's features."""
+        features: Any = self.features
+        if not hasattr(features, "user") or not hasattr(features, "pool"):
+            raise InputError(f"dicts and items need features: {type(self).__name__}(features=Features(...)).")
+        return self._fitting(features.user(user) if items is None else features.arms(user, items))
+
+    def _fitting(self, rows: Any) -> Any:
+        """Rows that the policy's features made, as long as its models; which grow with a vocabulary."""
+        if rows.shape[1] > self.dim:
+            self.grow(max(rows.shape[1], 2 * self.dim))  # by a factor: what is copied stays in proportion
+        rows = rows if type(rows) is Rows else sparse_rows(rows, "arms")
+        return rows if rows.dim == self.dim else rows._replace(dim=self.dim)
+
+    def _is_made(self, rows: Any) -> bool:
+        """Whether these are rows of the policy's own vocabulary, which has grown since."""
+        grows = self.features is not None and self.features.grows
+        return grows and is_sparse(rows) and rows.shape[1] != self.dim and rows.shape[1] <= self.features.dim  # type: ignore[union-attr]
+
+    def grow(self, dim: int) -> None:
+        """Take `dim` features from now on, as if there had been so many from the start; nothing learned is lost."""
+        with self.lock:
+            dim, need = whole_number(dim, "dim", self.dim), self._need
+            if dim > self.dim:
+                self.tracker.grow(dim)
+                self.dim, self._need = dim, self.width.draws(dim) + 1
+                self.frame["draws"] = self.frame["draws"] // need * self._need
+                self.keys.grow(dim)
+                self._grow_models()
+
+    @abstractmethod
+    def _grow_models(self) -> None:
+        """There are more features: a larger stage, and larger models."""
+
+    def freeze(self) -> Self:
+        """A copy that chooses and never learns: what is shown to users, or what a log is asked about."""
+        frozen = copy.deepcopy(self)
+        frozen.frozen = True
+        return frozen
+
+    def _must_learn(self) -> None:
+        if self.frozen:
+            raise SettingsError(
+                "this policy is frozen: it chooses and never learns. Teach the one that it is a copy of."
+            )
+
     # -- calls of kernels ----------------------------------------------------------------------------------------
 
     def _chosen(self, count: int, *, allowed: Any = None, only_scores: bool = False) -> int:
         """The arm of the highest score among the rows of the stage, or among those that are allowed."""
+        if self.frozen and not only_scores:
+            return self._chosen_frozen(count, allowed)
         if allowed is not None:
             self.frame["allowed"] = allowed
         try:
@@ -176,6 +236,16 @@ class Policy(Saveable):
             self._look_at_units()  # what was noted of these arms asks for other units of their features
         return int(chosen)
 
+    def _chosen_frozen(self, count: int, allowed: Any) -> int:
+        """The same by the scores alone: what a kernel notes of the arms that it chooses from would be learning."""
+        self._chosen(count, only_scores=True)
+        open_ = np.arange(count) if allowed is None else np.flatnonzero(allowed)
+        best = chosen = int(open_[np.argmax(self._scores[open_])])
+        if self.epsilon and (u := self._draws.take(1)[0]) < self.epsilon:
+            chosen = int(open_[min(int(u / self.epsilon * open_.size), open_.size - 1)])
+        self.frame["probability"] = self.epsilon / open_.size + (1.0 - self.epsilon if chosen == best else 0.0)
+        return chosen
+
     def _learn_row(self, row: int, slot: int, position: int) -> None:
         """Learn one row of the stage with its reward; `position` is that of its arm in the pool, or -1."""
         self._position[0] = position
@@ -189,8 +259,6 @@ class Policy(Saveable):
                 break
             else:
                 raise self._fault(int(status))
-        if self._looks:
-            self._look()
         if self.units is not None and self.units.asked:
             self._look_at_units()
 
@@ -243,13 +311,12 @@ class Policy(Saveable):
                 if moved and strength is not None:
                     model.width.set_ridge(strength.ridge)
                 model.width.change_units(change)
+        settled = [model.tracker.settle() for model in models]
+        if change is not None or any(settled):
             self._models_changed()
         if self._first is not None:  # the noise, as the model of all rewards sees it
             left = units.reward_variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
             self.frame["errors"] = max(left, 0.0) if units.reward_variation else 0.0
-
-    def _look(self) -> None:
-        """Where something is estimated from the data now and then, and it is time to: do so."""
 
     def _fault(self, status: int) -> Exception:
         row = f"{self.rows_called} {self.frame['fault_row']}" if self.rows_called == "arm" else self.rows_called
@@ -277,8 +344,6 @@ class Policy(Saveable):
                     self._look_at_units()
                 elif status not in (0, LOOK):
                     raise self._fault(int(status))
-                if self._looks:
-                    self._look()
         finally:
             self._rounds += at
             for name in ("rewards", "shown", "chosen", "first_arm"):
@@ -286,9 +351,11 @@ class Policy(Saveable):
                 frame.arrays.pop(name, None)
         return chosen
 
-    def choose_many(self, arms: Any, *, ids: Any = None, rounds: int | None = None) -> NDArray[np.int64]:
-        """The choices of many rounds (for one model an arm: of many users), as `choose` makes them one by one."""
-        return np.asarray(self.play(arms, ids=ids, rounds=rounds))
+    def choose_many(
+        self, arms: Any, items: Any = None, *, ids: Any = None, rounds: int | None = None
+    ) -> NDArray[np.int64]:
+        """The choices of many rounds (for one model an arm, or with items: of many users), as `choose` makes them."""
+        return np.asarray(self.play(arms, items=items, ids=ids, rounds=rounds))
 
     # -- warm starts ---------------------------------------------------------------------------------------------
 
@@ -339,6 +406,7 @@ class Policy(Saveable):
             "strength": None if self.strength is None else [*self.strength, *(self._first or self.strength)],
             "keys": keys,
             "features": None if self.features is None else self.features.to_header(),
+            "frozen": self.frozen,
         }
         return header, {"unread": self._draws.unread(), **{f"keys.{name}": array for name, array in rows.items()}}
 
@@ -347,6 +415,7 @@ class Policy(Saveable):
             self.frame[name] = checked(header["numbers"][name], float)
         self._rounds = whole(header, "rounds")
         self.features = None if header["features"] is None else features_of(header["features"])
+        self.frozen = bool(header.get("frozen", False))
         if header["strength"] is not None:
             numbers = checked(header["strength"], tuple[float, float, float, float])
             if not min(numbers) > 0.0:

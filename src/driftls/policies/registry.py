@@ -14,6 +14,7 @@ from typing import Any
 from driftls import persistence
 from driftls.draws import Seed, generator_of
 from driftls.errors import FileFormatError, SettingsError
+from driftls.history import Growing
 from driftls.policies.disjoint import DisjointLinUCB
 from driftls.policies.linucb import LinUCB
 from driftls.policies.policy import Policy
@@ -36,8 +37,8 @@ def _of_tracker(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _saga(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> SharedPolicy:
-    first, second = generator_of(seed).spawn(2)
-    tracker = SAGA(dim, seed=first, history=settings.pop("history", None), **_of_tracker(settings), **RAW)
+    first, second = generator_of(seed).spawn(2)  # phi follows a row that leaves less closely: all are kept
+    tracker = SAGA(dim, seed=first, history=settings.pop("history", Growing()), **_of_tracker(settings), **RAW)
     return LinUCB(tracker=tracker, width=PhiWidth(), kappa=kappa, seed=second, **settings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from driftls.draws import Seed
 from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsError
+from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
 from driftls.history import Mapped
 from driftls.inputs import Stage, as_numbers
@@ -17,7 +19,7 @@ from driftls.kernels import choose as kernels
 from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
 from driftls.policies.arm_index import plain_id, plain_ids
-from driftls.policies.arms import arm_rows, as_block, ids_of, look_at, one_arm, plain_rows, rounds_of
+from driftls.policies.arms import arm_rows, as_block, ids_of, is_items, look_at, one_arm, plain_rows, rounds_of
 from driftls.policies.crossed import TABLE_FROM, CrossedStage
 from driftls.policies.files import group, tracker_of, width_of
 from driftls.policies.keys import row_of, waiting_of
@@ -47,6 +49,9 @@ class SharedPolicy(Policy):
         Rounds after which an id that was not offered may be forgotten.
     seed : int or Generator
         Of the policy's own randomness.
+    features : FeatureMap, optional
+        Makes arms of dicts, tables and events, such as `Features`: `choose(user, items)`. It is saved with the policy,
+        which grows with a vocabulary.
 
     Examples
     --------
@@ -66,10 +71,13 @@ class SharedPolicy(Policy):
         epsilon: float = 0.0,
         forget_after: int = 1000,
         seed: Seed = None,
+        features: FeatureMap | None = None,
     ) -> None:
         if not isinstance(tracker, Tracker) or not isinstance(width, Width):
             raise SettingsError(f"a policy needs a tracker and a width, got {tracker!r} and {width!r}.")
-        super().__init__(tracker.dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)
+        super().__init__(
+            tracker.dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed, features=features
+        )
         self.tracker, self.lock = tracker, tracker.lock  # whoever uses the tracker by itself takes turns too
         self.forget_after = whole_number(forget_after, "forget_after", 0)
         self._arm_slots = ArmSlots(self.frame, self.forget_after)
@@ -86,13 +94,17 @@ class SharedPolicy(Policy):
 
     # -- choosing and learning -----------------------------------------------------------------------------------
 
-    def choose(self, arms: Any, *, ids: Any = None, key: Hashable = None, allowed: Any = None) -> int:
-        """The position of the arm to show.
+    def choose(
+        self, arms: Any, items: Any = None, *, ids: Any = None, key: Hashable = None, allowed: Any = None
+    ) -> int:
+        """The position of the arm to show: `choose(arms)`, or by the policy's features `choose(user, items)`.
 
         Parameters
         ----------
         arms : (K, d) array, sparse matrix, or `CrossedArms`
-            A row for each arm.
+            A row for each arm; with `items`, the user, a dict.
+        items : list of dicts or ids, table, or `pool`, optional
+            What can be shown. Without a user: `choose(items)`.
         ids : list, optional
             An id for each arm, where arms come again: some widths then keep something for each.
         key : optional
@@ -103,7 +115,7 @@ class SharedPolicy(Policy):
         with self.lock:
             if key is not None:
                 key = self.keys.new(key)
-            rows, count = arm_rows(arms, self.dim)
+            rows, count = self._arm_rows(arms, items)
             names = ids_of(ids, count)
             mask = None if allowed is None else allowed_arms(allowed, count)
             self._take(rows, count, recurring=names is not None)
@@ -121,14 +133,17 @@ class SharedPolicy(Policy):
         reward: float | None = None,
         *,
         arm: int | None = None,
+        items: Any = None,
         ids: Any = None,
         key: Hashable = None,
     ) -> None:
         """Learn a reward: `learn(arms, reward, arm=k)`, `learn(x, reward)` of one row, or `learn(reward=..., key=key)`.
 
-        It may come late and in any order. Nothing is changed if the reward or the row cannot be used.
+        Of dicts, `learn(user, reward, items=items, arm=k)`. It may come late and in any order. Nothing is changed if the
+        reward or the row cannot be used.
         """
         with self.lock:
+            self._must_learn()
             value = reward_of(reward)
             if key is not None:
                 choice = self.keys.choice(key)
@@ -136,7 +151,7 @@ class SharedPolicy(Policy):
             else:
                 if arms is None:
                     raise InputError("learn needs learn(arms, reward, arm=k), or learn(reward=..., key=key).")
-                rows, count = arm_rows(arms if arm is not None else as_block(arms), self.dim)
+                rows, count = self._arm_rows(arms, items, single=arm is None)
                 if arm is None and count != 1:
                     raise InputError(f"{count} arms and one reward: say which of them it belongs to, with arm=.")
                 k = 0 if arm is None else position_of(arm, count)
@@ -176,14 +191,21 @@ class SharedPolicy(Policy):
             self.keys.waiting[key] = waiting_of(rows, k, () if name is None else (plain_id(name),))
 
     def play(
-        self, arms: Any, rewards: Any = None, *, shown: Any = None, ids: Any = None, rounds: int | None = None
+        self,
+        arms: Any,
+        rewards: Any = None,
+        *,
+        items: Any = None,
+        shown: Any = None,
+        ids: Any = None,
+        rounds: int | None = None,
     ) -> NDArray[np.int64]:
         """Many rounds in one compiled loop, decision by decision equal to `choose` and `learn`; returns the choices.
 
         Parameters
         ----------
         arms : (rounds K, d) array or sparse matrix, or `CrossedArms`
-            Round after round; or (K, d), the same arms in every round.
+            Round after round; or (K, d), the same arms in every round. With `items`, the users, a table or list of dicts.
         rewards : (rounds, K), or (rounds,) with `shown`, or None
             Of every arm; or of the arm that a log showed, which is learned where it is chosen. None: only choose.
         shown : (rounds,) array of int, optional
@@ -194,13 +216,19 @@ class SharedPolicy(Policy):
             Where neither rewards nor ids tell.
         """
         with self.lock:
-            rows, total = arm_rows(arms, self.dim, many=True)
+            if items is not None:
+                arms, rounds = self._made_rounds(arms, items), None if rewards is not None else len(arms)
+            rows, total = self._arm_rows(arms, many=True)
             names = None if ids is None else plain_ids(ids)
             rewards = None if rewards is None else as_numbers(rewards, "rewards must be a matrix")
             rounds, count, still = rounds_of(rows, rewards, names, rounds)
             if rounds == 0:
                 return np.zeros(0, dtype=np.int64)
             rewards, shown = rewards_of(rewards, shown, rounds, count)
+            if self.frozen:
+                if rewards is not None:
+                    self._must_learn()
+                return self._choices(rows, rounds, count, still, names)
             self._take(rows, total, recurring=names is not None)
             self._look_at_stage(
                 *((rows.row.dim, rows.row.shape[0]) if self._crossed.on else (self._stage.inner, total))
@@ -220,6 +248,7 @@ class SharedPolicy(Policy):
         squares: their sums of squares; errors: the sum of squared errors, from which kappa is estimated.
         """
         with self.lock:
+            self._must_learn()
             if self._models:
                 raise SettingsError("a warm start is for a policy that has seen nothing.")
             self._decide(sparse, False, False)
@@ -228,36 +257,38 @@ class SharedPolicy(Policy):
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def scores(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
+    def scores(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
         """theta.x + kappa width(x) of each arm."""
         if self.width.samples:
             raise InputError("scores that are sampled change with every choice. Use a width that is not sampled.")
         with self.lock, self._asking() as who:
-            count = who._question(arms, ids)
+            count = who._question(arms, items, ids)
             who._chosen(count, only_scores=True)
             return who._scores[:count].copy()  # type: ignore[no-any-return]
 
-    def widths(self, arms: Any, *, ids: Any = None) -> NDArray[np.float64]:
+    def widths(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
         """How sure the policy is of each arm, before kappa."""
         with self.lock, self._asking() as who:
-            count = who._question(arms, ids, whole=True)
+            count = who._question(arms, items, ids, whole=True)
             if (code := kernels.widths(who.frame.address, 0, count)) < 0.0:
                 raise who._fault(int(-code))
             return np.sqrt(np.maximum(who._scores[:count], 0.0))  # type: ignore[no-any-return]
 
-    def probabilities(self, arms: Any, *, ids: Any = None, allowed: Any = None) -> NDArray[np.float64]:
+    def probabilities(
+        self, arms: Any, items: Any = None, *, ids: Any = None, allowed: Any = None
+    ) -> NDArray[np.float64]:
         """How likely each arm is to be chosen now."""
         if self.epsilon < 1.0:
-            return self._share(self.scores(arms, ids=ids), allowed)
+            return self._share(self.scores(arms, items, ids=ids), allowed)
         with self.lock:
-            rows, count = arm_rows(arms, self.dim)
+            rows, count = self._arm_rows(arms, items)
             ids_of(ids, count)
             look_at(rows)
             return self._share(np.zeros(count), allowed)
 
-    def _question(self, arms: Any, ids: Any, *, whole: bool = False) -> int:
+    def _question(self, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
         """Stage arms without giving out slots: unknown ids are scored as arms without one. whole: a row for each."""
-        rows, count = arm_rows(arms, self.dim)
+        rows, count = self._arm_rows(arms, items)
         names = ids_of(ids, count)
         self._take(plain_rows(rows, self.dim) if whole else rows, count, recurring=names is not None)
         if self.width.keeps_arms:
@@ -267,6 +298,50 @@ class SharedPolicy(Policy):
         return count
 
     # -- rows ---------------------------------------------------------------------------------------------------
+
+    def pool(self, items: Any) -> Any:
+        """Items (or arms) that are looked at once, while they last: for `choose(user, pool)`, or `choose(pool)`."""
+        with self.lock:
+            if self.features is not None and hasattr(self.features, "pool"):
+                return self.features.pool(items)
+            rows, _ = arm_rows(items, self.dim)
+            look_at(rows)
+            return copy.deepcopy(rows)
+
+    def _arm_rows(self, arms: Any, items: Any = None, *, many: bool = False, single: bool = False) -> tuple[Any, int]:
+        """Arms as rows, and how many they are; those of a user and items are made by the policy's features."""
+        if items is not None:
+            arms = self._made(arms, items)
+        elif isinstance(arms, dict):
+            raise InputError(
+                "a user alone, but no items: choose(user, items), learn(user, reward, items=items, arm=k)."
+            )
+        elif self.features is not None and is_items(arms):
+            arms = self._made({}, arms)
+        elif self._is_made(arms):
+            arms = self._fitting(arms)
+        return arm_rows(as_block(arms) if single else arms, self.dim, many=many)
+
+    def _made_rounds(self, users: Any, items: Any) -> Any:
+        """Every user with every item."""
+        features: Any = self.features
+        if not hasattr(features, "rounds"):
+            raise InputError("users and items need features: build the policy with features=Features(...).")
+        return self._fitting(features.rounds(users, items))
+
+    def _choices(self, rows: Any, rounds: int, count: int, still: bool, names: Any) -> NDArray[np.int64]:
+        """Many rounds of a frozen policy, one by one."""
+        rows = plain_rows(rows, self.dim)
+        rows = rows if isinstance(rows, np.ndarray) else rows.tocsr()
+        first = [0 if still else r * count for r in range(rounds)]
+        return np.array([self.choose(rows[at : at + count], ids=names) for at in first], dtype=np.int64)
+
+    def _grow_models(self) -> None:
+        if self._models:
+            self._crossed.leave(self._stage)
+            self._open_rows(Model(self.tracker, self.width.grow(self._models[0].width, self._draws)))  # type: ignore[union-attr]
+        else:
+            self._await_rows()
 
     def _take(self, rows: Any, count: int, *, recurring: bool = False) -> None:
         """Copy arms to where kernels read them; the first ones decide what the model is."""
@@ -336,7 +411,11 @@ class SharedPolicy(Policy):
         """The first row was refused: the next one may be of the other kind."""
         self._models.clear()
         self.tracker.unstart()
-        self._stage, self._crossed = Stage(self.dim), CrossedStage(self.frame)
+        self._crossed = CrossedStage(self.frame)
+        self._await_rows()
+
+    def _await_rows(self) -> None:
+        self._stage = Stage(self.dim)
         self._stage.frame["slots"] = self._stage.scratch["slots"] = self._slots
 
     def _look_at_stage(self, features: int, count: int) -> None:

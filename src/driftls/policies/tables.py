@@ -6,8 +6,8 @@ import numpy as np
 
 from driftls.kernels import table as kernels
 from driftls.kernels.parts import Frame
-from driftls.kernels.table import CROSSED, FEATURES, PAIRS
-from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, Width
+from driftls.kernels.table import CENTRED, CROSSED, FEATURES, PAIRS
+from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, NoWidth, Width
 
 LARGEST = 1 << 20  # entries
 PAYS_AFTER = 16  # rounds with one pool, for each of 256 features, until a table has paid for itself
@@ -18,6 +18,8 @@ def kind_of(width: Width, sparse: bool, crossed: bool) -> int:
     """Which table serves this width; 0 for none."""
     if isinstance(width, DiagonalWidth | NoWidth):
         return CROSSED if crossed else FEATURES
+    if isinstance(width, CentredWidth):
+        return 0 if crossed else CENTRED
     return PAIRS if isinstance(width, ExactWidth) and sparse and not crossed else 0
 
 
@@ -41,6 +43,8 @@ class ScoreTable:
             frame.set(
                 table_theta=np.zeros((features, lanes)),
                 table_square=np.zeros((lines, lanes)),
+                table_cross=np.zeros((lines if kind == CENTRED else 0, lanes)),
+                table_rest=np.zeros(lanes),
                 table_width2=np.zeros(lanes),
                 table_stamps=np.zeros(lines),
                 table_ring=np.zeros(lanes, dtype=np.int64),
@@ -53,6 +57,7 @@ class ScoreTable:
                     FEATURES: kernels.features_score,
                     PAIRS: kernels.pairs_score,
                     CROSSED: kernels.crossed_table_score,
+                    CENTRED: kernels.centred_table_score,
                 }[kind],
                 table_learned=kernels.learned,
             )

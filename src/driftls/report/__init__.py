@@ -39,17 +39,14 @@ def write(page: Page, path: str | os.PathLike[str], *, format: str = "html", fig
     ['r.md', 'f.svg']
     """
     path = Path(path)
-    if format == "md" and figures is None:
-        figures = path.parent / "figures"
+    folder = figures or path.parent / "figures"
     path.parent.mkdir(parents=True, exist_ok=True)
-    files = [path]
-    if figures is not None:
-        figures.mkdir(parents=True, exist_ok=True)
-        files += [save(figure, figures) for figure in page.figures]
-    inside = os.path.relpath(figures, path.parent) if figures is not None else ""
-    text = html(page) if format == "html" else markdown(page, Path(inside).as_posix())
-    path.write_text(text, encoding="utf-8")
-    return files
+    inside = Path(os.path.relpath(folder, path.parent)).as_posix()
+    path.write_text(html(page) if format == "html" else markdown(page, inside), encoding="utf-8")
+    if format == "html" and figures is None:
+        return [path]
+    folder.mkdir(parents=True, exist_ok=True)
+    return [path, *(save(figure, folder) for figure in page.figures)]
 
 
 def how(**more: str) -> dict[str, str]:

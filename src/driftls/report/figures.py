@@ -17,15 +17,13 @@ from driftls.report.model import Dot, Dots, Figure, Line, Lines, Mark, number, p
 __all__ = ["DARK", "LIGHT", "NAMES", "STYLE", "inline", "save", "spread", "variables"]
 
 WIDTH, HEIGHT, ROW = 400.0, 250.0, 20.0  # on a phone's 390 px the text is still 10 px high
-SMALL = 0.62  # of that height, in the picture of a finding
-SIZE = 11.0
-LETTER = 6.2  # the mean width of a letter
+SMALL = (350.0, 155.0)  # width and height of a picture beside a finding
+SIZE, LETTER = 11.0, 6.2  # of the font, and the mean width of a letter
 LABEL = SIZE * 1.25  # from one label to the next
 DASHES = {"solid": "", "dashed": ' stroke-dasharray="6 3"', "dotted": ' stroke-dasharray="1.5 3"'}
 HUGE = 1e300  # beyond it differences overflow: not drawn
 
 Point = tuple[float, float]
-
 
 # A label in any of the series' colours can be read, and colour-blind readers tell them apart; a test computes both.
 NAMES = ("ink", "muted", "grid", "c1", "c2", "c3", "c4", "c5", "c6")
@@ -44,9 +42,10 @@ def variables(look: dict[str, str]) -> str:
 
 def inline(figure: Figure, *, small: bool = False) -> str:
     """An SVG element for a page whose style sheet has `STYLE` and the colours."""
-    height, body = _dots(figure) if isinstance(figure, Dots) else _lines(figure, HEIGHT * (SMALL if small else 1.0))
+    width, height = SMALL if small else (WIDTH, HEIGHT)
+    height, body = _dots(figure, width) if isinstance(figure, Dots) else _lines(figure, width, height)
     label = escape(f"{figure.title}. {figure.caption}")
-    return f'<svg viewBox="0 0 {WIDTH:g} {height:.4g}" role="group" aria-label="{label}">{"".join(body)}</svg>'
+    return f'<svg viewBox="0 0 {width:g} {height:.4g}" role="group" aria-label="{label}">{"".join(body)}</svg>'
 
 
 def save(figure: Figure, folder: Path) -> Path:
@@ -67,6 +66,17 @@ class Axis(NamedTuple):
     log: bool
     begin: float
     end: float
+
+    @classmethod
+    def around(cls, values: Iterable[float], log: bool, begin: float, end: float, room: float = 0.06) -> Axis:
+        """An axis that holds the values, with some room."""
+        usable = [value for value in values if _usable(value, log)] or [1.0]
+        low, high = min(usable), max(usable)
+        if log:
+            part = max((high / low) ** room, 1.0 if high > low else 2.0)
+            return cls(low / part, high * part, True, begin, end)
+        part = room * (high - low) or 0.5 * abs(high) or 1.0
+        return cls(low - part * (low != 0.0), high + part, False, begin, end)
 
     def __call__(self, value: float) -> float:
         """The place of a value; what is beyond the axis is at its end."""
@@ -90,37 +100,26 @@ class Axis(NamedTuple):
         return [tick for tick in ticks if self.low * (1 - 1e-9) <= tick <= self.high * (1 + 1e-9) or tick == 0.0]
 
 
-def _axis(values: Iterable[float], log: bool, begin: float, end: float, room: float = 0.06) -> Axis:
-    """Around the values, with some room."""
-    usable = [value for value in values if _usable(value, log)] or [1.0]
-    low, high = min(usable), max(usable)
-    if log:
-        part = max((high / low) ** room, 1.0 if high > low else 2.0)
-        return Axis(low / part, high * part, True, begin, end)
-    part = room * (high - low) or 0.5 * abs(high) or 1.0
-    return Axis(low - part * (low != 0.0), high + part, False, begin, end)
-
-
-def _drawn(line: Line, log: str) -> list[Point]:
-    """The points that have a place."""
-    return [(x, y) for x, y in zip(line.x, line.y) if _usable(x, "x" in log) and _usable(y, "y" in log)]
-
-
 def _usable(value: float, log: bool) -> bool:
     return math.isfinite(value) and abs(value) < HUGE and (value > 1.0 / HUGE or not log)
 
 
-def _lines(figure: Lines, height: float) -> tuple[float, list[str]]:
-    shown = [(line, points) for line in figure.lines if (points := _drawn(line, figure.log))]
+def _lines(figure: Lines, width: float, height: float) -> tuple[float, list[str]]:
+    log_x, log_y = "x" in figure.log, "y" in figure.log
+    shown = [
+        (line, points)
+        for line in figure.lines
+        if (points := [(x, y) for x, y in zip(line.x, line.y) if _usable(x, log_x) and _usable(y, log_y)])
+    ]
     across = [mark for mark in figure.marks if mark.axis == "y"]
     labels = [line.label for line, _ in shown] + [mark.label for mark in across]
     height = max(height, 60.0 + LABEL * len(labels))
-    top, bottom, right = 24.0, height - 36.0, WIDTH - 14.0 - LETTER * max(map(_long, labels), default=0)
+    top, bottom, right = 24.0, height - 36.0, width - 14.0 - LETTER * _longest(labels)
     ys = [y for _, points in shown for _, y in points] + [mark.at for mark in across]
-    ys += _bands([line for line, _ in shown], ys, "y" in figure.log)
-    down = _axis(ys if "y" in figure.log else [0.0, *ys], "y" in figure.log, bottom, top)
+    ys += _bands([line for line, _ in shown], ys, log_y)
+    down = Axis.around(ys if log_y else [0.0, *ys], log_y, bottom, top)
     left = 10.0 + LETTER * max(len(number(tick)) for tick in down.ticks() or [0.0])
-    over = _axis([x for _, points in shown for x, _ in points], "x" in figure.log, left, right, 0.02)
+    over = Axis.around([x for _, points in shown for x, _ in points], log_x, left, right, 0.02)
     body = [_text(0.0, 12.0, figure.y, "c0"), *_grid(over, down, top, bottom, left, right)]
     body.append(_text(0.5 * (left + right), height - 5.0, figure.x, "c0", "middle"))
     body += [_straight(left, down(mark.at), right, down(mark.at), "axis thin") for mark in across]
@@ -159,42 +158,37 @@ def _series(line: Line, points: list[Point], x_name: str, over: Axis, down: Axis
     if len(places) == 1:
         parts.append(f'<circle class="dot" cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="4"/>')
     parts.append(f'<path class="line"{DASHES[line.dash]} d="{_path(places)}"/>')
-    for (x, y), (a, b) in zip(points, places):
-        parts.append(_point(a, b, f"{line.label}, {x_name} {number(x)}: {number(y)}{_range(band.get(x))}"))
+    for (x, y), at in zip(points, places):
+        parts.append(_point(at, f"{line.label}, {x_name} {number(x)}: {number(y)}", band.get(x)))
     return "".join(parts) + _label(line.label, over.end, place, places[-1]) + "</g>"
 
 
-def _dots(figure: Dots) -> tuple[float, list[str]]:
+def _dots(figure: Dots, width: float) -> tuple[float, list[str]]:
     values = [_value(dot) for dot in figure.dots]
     height = 58.0 + ROW * len(figure.dots)
-    left = 8.0 + LETTER * max((_long(dot.label) for dot in figure.dots), default=0)
-    right, top, bottom = WIDTH - 8.0 - LETTER * max(map(len, values), default=0), 20.0, height - 36.0
+    left = 8.0 + LETTER * _longest([dot.label for dot in figure.dots])
+    right, top, bottom = width - 8.0 - LETTER * _longest(values), 20.0, height - 36.0
     reach = [value for dot in figure.dots for value in (dot.value, *(dot.interval or ()))]
     reach += [mark.at for mark in figure.marks]
-    over = _axis(reach, "x" in figure.log, left + 6.0, right - 6.0, 0.03)
+    over = Axis.around(reach, "x" in figure.log, left + 6.0, right - 6.0, 0.03)
     body = [*_grid(over, None, top, bottom, left, right), *_upright(figure.marks, over, top, bottom)]
     body.append(_text(0.5 * (left + right), height - 5.0, figure.x, "c0", "middle"))
-    for k, dot in enumerate(figure.dots):
-        y, shade = top + ROW * (k + 0.5), _colour(dot.colour)
-        body.append(f'<g class="c{shade}">{_text(left - 4.0, y + 4.0, _short(dot.label), "", "end")}')
-        body.append(_text(right + 6.0, y + 4.0, values[k], ""))
+    for k, (dot, value) in enumerate(zip(figure.dots, values)):
+        y = top + ROW * (k + 0.5)
+        body.append(f'<g class="c{_colour(dot.colour)}">{_text(left - 4.0, y + 4.0, _short(dot.label), "", "end")}')
+        body.append(_text(right + 6.0, y + 4.0, value, ""))
         if _usable(dot.value, over.log):
             x, (low, high) = over(dot.value), dot.interval or (dot.value, dot.value)
             body.append(_straight(over(low), y, over(high), y, "line"))
             body.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.6"/>')
-            body.append(_point(x, y, f"{dot.label}: {values[k]}{_range(dot.ends)}"))
+            body.append(_point((x, y), f"{dot.label}: {value}", dot.ends))
         body.append("</g>")
     return height, body
 
 
 def _value(dot: Dot) -> str:
-    if dot.half is not None and math.isfinite(dot.half):
-        return plus_minus(dot.value, dot.half)
-    return number(dot.value)
-
-
-def _range(ends: Sequence[float] | None) -> str:
-    return "" if ends is None else f" ({number(ends[0])} to {number(ends[1])})"
+    known = dot.half is not None and math.isfinite(dot.half)
+    return plus_minus(dot.value, dot.half or 0.0) if known else number(dot.value)
 
 
 def _grid(over: Axis, down: Axis | None, top: float, bottom: float, left: float, right: float) -> list[str]:
@@ -207,10 +201,10 @@ def _grid(over: Axis, down: Axis | None, top: float, bottom: float, left: float,
             out.append(_text(x, bottom + 14.0, word, "axis", "middle"))
             free = x + 0.5 * LETTER * len(word) + 4.0
     for tick in down.ticks() if down else ():
-        out.append(_straight(left, down(tick), right, down(tick), "grid"))  # type: ignore[misc]
-        out.append(_text(left - 4.0, down(tick) + 4.0, number(tick), "axis", "end"))  # type: ignore[misc]
-    out.append(_straight(left, bottom, right, bottom, "axis thin"))
-    return [*out, _straight(left, top, left, bottom, "axis thin")]
+        y = down(tick)  # type: ignore[misc]
+        out += [_straight(left, y, right, y, "grid"), _text(left - 4.0, y + 4.0, number(tick), "axis", "end")]
+    ends = (_straight(left, bottom, right, bottom, "axis thin"), _straight(left, top, left, bottom, "axis thin"))
+    return [*out, *ends]
 
 
 def _upright(marks: Sequence[Mark], over: Axis, top: float, bottom: float) -> list[str]:
@@ -234,8 +228,8 @@ def _short(label: str) -> str:
     return label if len(label) <= 30 else label[:29] + "…"
 
 
-def _long(label: str) -> int:
-    return len(_short(label))
+def _longest(labels: Sequence[str]) -> int:
+    return max((len(_short(label)) for label in labels), default=0)
 
 
 def _path(places: Sequence[Point]) -> str:
@@ -243,7 +237,7 @@ def _path(places: Sequence[Point]) -> str:
 
 
 def _straight(x: float, y: float, to_x: float, to_y: float, kind: str) -> str:
-    return f'<path class="{kind}" d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"/>'
+    return f'<path class="{kind}" d="{_path([(x, y), (to_x, to_y)])}"/>'
 
 
 def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
@@ -252,9 +246,10 @@ def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> st
     return f'<text x="{x:.1f}" y="{y:.1f}"{kind}{side}>{escape(text)}</text>'
 
 
-def _point(x: float, y: float, told: str) -> str:
-    """Where one points at to be told a value."""
-    return f'<circle class="point" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{escape(told)}</title></circle>'
+def _point(at: Point, told: str, ends: Sequence[float] | None) -> str:
+    """Where one points at to be told a value, and from where to where it may be."""
+    told += "" if ends is None else f" ({number(ends[0])} to {number(ends[1])})"
+    return f'<circle class="point" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="6"><title>{escape(told)}</title></circle>'
 
 
 def spread(places: Sequence[float], gap: float) -> NDArray[np.float64]:

@@ -5,33 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from driftls.report.model import Item, Page, Table
-from driftls.report.page import MARKS
+from driftls.report.model import Page, Table
+from driftls.report.page import MARKS, counted
 
 __all__ = ["markdown"]
 
 
 def markdown(page: Page, figures: str) -> str:
     """The page as Markdown; `figures` is the folder of the figures, seen from the file."""
-    claims = [
-        [MARKS[claim.verdict], claim.claim, claim.measured] for section in page.sections for claim in section.claims
-    ]
-    findings = [finding.text for section in page.sections for finding in section.findings]
-    lines = findings or [f"**{s.title}**: {s.found}" for s in page.sections if s.found]
+    claims = [claim for section in page.sections for claim in section.claims]
+    lines = [f"**{each.question}** {each.text}" for section in page.sections for each in section.findings]
+    lines = lines or [f"**{section.title}**: {section.found}" for section in page.sections if section.found]
     parts = [f"# {_text(page.title)}", _text(page.lead), "\n".join(f"- {_text(line)}" for line in lines)]
-    parts.append(_rows(["", "The paper", "Measured here"], claims) if claims else "")
+    if claims:
+        rows = [[MARKS[claim.verdict], claim.claim, claim.measured] for claim in claims]
+        parts += [counted(page), _rows(["", "The paper", "Measured here"], rows)]
     for section in page.sections:
         parts += [f"## {_text(section.title)}", *map(_text, section.text)]
-        parts += [part for item in section.items for part in _item(item, figures)]
+        for item in section.items:
+            title = _text(item.title)
+            if isinstance(item, Table):
+                parts += [f"### {title}", _rows(item.head, item.rows), _text(item.note)]
+            else:
+                parts += [f"### {title}", f"![{title}]({figures}/{item.name}.svg)", _text(item.caption)]
     parts += ["## How it was run", "\n".join(f"- {_text(key)}: {_text(value)}" for key, value in page.how.items())]
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _item(item: Item, figures: str) -> list[str]:
-    title = _text(item.title)
-    if isinstance(item, Table):
-        return [f"### {title}", _rows(item.head, item.rows), _text(item.note)]
-    return [f"### {title}", f"![{title}]({figures}/{item.name}.svg)", _text(item.caption)]
 
 
 def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -60,30 +60,32 @@ def _cell(cell: Any) -> Any:
     return cell if safe else f"'{cell}"
 
 
+@dataclass(frozen=True)
 class _Named:
     """A name is an id of the page and a file's name: letters, digits, _ and - alone, wherever it came from."""
 
     name: str
+    title: str
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", re.sub(r"[^\w-]+", "-", self.name, flags=re.ASCII)[:80])
 
 
 class _Item(_Named):
-    """What is shown with its numbers: `cells` gives the head of a table, and its rows."""
+    """What is shown with its numbers: `cells` gives the head of a table, then its rows."""
 
-    def cells(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    def cells(self) -> list[Sequence[Any]]:
         raise NotImplementedError
 
     def data(self) -> dict[str, Any]:
         """All that is shown, for machines."""
-        head, rows = self.cells()
-        return {"head": list(head), "rows": [list(row) for row in rows]}
+        head, *rows = map(list, self.cells())
+        return {"head": head, "rows": rows}
 
     def csv(self) -> str:
-        """All that is shown."""
-        text, (head, rows) = io.StringIO(), self.cells()
-        csv.writer(text, lineterminator="\n").writerows([[_cell(cell) for cell in row] for row in [head, *rows]])
+        """All that is shown, for spreadsheets."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([_cell(cell) for cell in row] for row in self.cells())
         return text.getvalue()
 
 
@@ -134,8 +136,6 @@ class Line:
 class Lines(_Item):
     """A figure of series over one pair of axes; `log` says which of the axes are logarithmic."""
 
-    name: str
-    title: str
     caption: str
     x: str
     y: str
@@ -143,10 +143,10 @@ class Lines(_Item):
     log: str = "xy"
     marks: Sequence[Mark] = ()
 
-    def cells(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    def cells(self) -> list[Sequence[Any]]:
         """Every point that is drawn."""
         points = ((line, zip_longest(line.x, line.y, line.low or [], line.high or [])) for line in self.lines)
-        return ["series", self.x, self.y, "low", "high"], [(line.label, *each) for line, own in points for each in own]
+        return [["series", self.x, self.y, "low", "high"], *((line.label, *one) for line, own in points for one in own)]
 
 
 @dataclass(frozen=True)
@@ -171,32 +171,29 @@ class Dot:
 class Dots(_Item):
     """A figure of single values, one a row."""
 
-    name: str
-    title: str
     caption: str
     x: str
     dots: Sequence[Dot]
     log: str = ""
     marks: Sequence[Mark] = ()
 
-    def cells(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    def cells(self) -> list[Sequence[Any]]:
         """Every value that is drawn."""
-        return ["name", self.x, "low", "high"], [(d.label, d.value, *(d.interval or (None, None))) for d in self.dots]
+        rows = [(dot.label, dot.value, *(dot.interval or (None, None))) for dot in self.dots]
+        return [["name", self.x, "low", "high"], *rows]
 
 
 @dataclass(frozen=True)
 class Table(_Item):
     """Rows of cells that are text already: what is shown is what is copied."""
 
-    name: str
-    title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
 
-    def cells(self) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+    def cells(self) -> list[Sequence[Any]]:
         """The table as shown."""
-        return self.head, self.rows
+        return [self.head, *self.rows]
 
 
 Figure = Lines | Dots
@@ -212,8 +209,9 @@ class Claim(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One plain sentence with its number, beside a small picture."""
+    """A question, its answer in one plain sentence with a number, and a small picture."""
 
+    question: str
     text: str
     picture: Figure
 
@@ -225,8 +223,6 @@ class Section(_Named):
     Where there are claims, they come first, and tables and text are folded away.
     """
 
-    name: str
-    title: str
     text: Sequence[str]
     items: Sequence[Item] = ()
     found: str = ""

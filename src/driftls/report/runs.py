@@ -32,8 +32,11 @@ def of_runs(runs: Sequence[Run], how: dict[str, str] | None = None) -> Page:
     """
     if not runs:
         raise InputError("a report needs at least one run, got none. Pass files that Run.save wrote.")
-    ordered = sorted(runs, key=lambda run: (run.problem, run.rounds))
-    problems = [list(group) for _, group in groupby(ordered, key=lambda run: (run.problem, run.rounds))]
+
+    def problem(run: Run) -> tuple[str, int]:
+        return run.problem, run.rounds
+
+    problems = [list(group) for _, group in groupby(sorted(runs, key=problem), key=problem)]
     sections = [_section(rank, group) for rank, group in enumerate(problems, 1)]
     lead = f"{len(runs)} runs. Lines are means over seeds, bands their 95% intervals."
     return Page("Runs compared", lead, sections, how or {})
@@ -44,44 +47,36 @@ def _section(rank: int, runs: list[Run]) -> Section:
     for run in runs:
         groups.setdefault(run.policy, []).append(run)
     traces = list(dict.fromkeys(trace for run in runs for trace in run.traces))
-    figures: list[Item] = [
-        # what cannot be an id as it is gets a number, so that no two are alike
-        _figure(f"{rank}-{trace if re.fullmatch(r'[a-z_]{1,40}', trace) else k}", trace, groups)
-        for k, trace in enumerate(traces)
-    ]
-    title = f"{runs[0].problem}, {runs[0].rounds:,} rounds"
+    items: list[Item] = [_table(rank, traces, groups)]
+    for k, trace in enumerate(traces):  # what cannot be an id as it is gets a number, so that no two are alike
+        items.append(_figure(f"{rank}-{trace if re.fullmatch(r'[a-z_]{1,40}', trace) else k}", trace, groups))
     unfinished = sum(run.partial for run in runs)
     text = [f"{unfinished} of these runs did not finish."] if unfinished else []
-    return Section(f"problem-{rank}", title, text, [_table(rank, traces, groups), *figures], _found(groups))
+    return Section(f"problem-{rank}", f"{runs[0].problem}, {runs[0].rounds:,} rounds", text, items, _found(groups))
 
 
 def _figure(name: str, trace: str, groups: Groups) -> Lines:
-    lines = [
-        _line(policy, trace, having, colour)
-        for colour, (policy, runs) in enumerate(groups.items(), 1)
-        if (having := [run for run in runs if run.traces.get(trace)])
-    ]
+    lines = []
+    for colour, (policy, runs) in enumerate(groups.items(), 1):
+        having = [dict(zip(run.points, run.traces[trace])) for run in runs if run.traces.get(trace)]
+        if having:  # over the points that all runs have
+            points = sorted(set.intersection(*map(set, having)))
+            seeds = [[run[point] for point in points] for run in having]
+            lines.append(Line.over_seeds(policy, points, seeds, colour, "solid" if colour <= 6 else "dashed"))
     values = [value for line in lines for value in line.y if isfinite(value)]
     log = "xy" if values and min(values) > 0 and max(values) > 50 * min(values) else "x"
     word = trace.replace("_", " ")
     return Lines(name, f"{word.capitalize()} against rounds", "", "round", word, lines, log)
 
 
-def _line(policy: str, trace: str, runs: list[Run], colour: int) -> Line:
-    """Over the points that all runs have."""
-    values = [dict(zip(run.points, run.traces[trace])) for run in runs]
-    points = sorted(set.intersection(*map(set, values)))
-    dash = "solid" if colour <= 6 else "dashed"
-    return Line.over_seeds(policy, points, [[run[point] for point in points] for run in values], colour, dash)
-
-
 def _table(rank: int, traces: list[str], groups: Groups) -> Table:
     rows = []
     for policy, runs in groups.items():
-        cells = [_cell(_ends(runs, trace)) for trace in traces]
+        ends = (_ends(runs, trace) for trace in traces)
         rounds = sum(run.rounds for run in runs)
         # choosing and learning apart where the rounds came from Python, together in a compiled loop
         spent = sum(run.seconds.get(part, 0.0) for run in runs for part in ("choose", "learn", "play"))
+        cells = (plus_minus(*interval(values)) if values else "" for values in ends)
         rows.append([policy, str(len(runs)), *cells, number(1e6 * spent / rounds) if rounds else ""])
     head = ["policy", "seeds", *(trace.replace("_", " ") for trace in traces), "µs a round"]
     return Table(f"{rank}-final", "At the end", head, rows, "Mean ± half of the 95% interval over seeds.")
@@ -91,17 +86,12 @@ def _ends(runs: list[Run], trace: str) -> list[float]:
     return [run.traces[trace][-1] for run in runs if run.traces.get(trace)]
 
 
-def _cell(values: list[float]) -> str:
-    return plus_minus(*interval(values)) if values else ""
-
-
 def _found(groups: Groups) -> str:
     """Who came first, by the trace that says most."""
-    for trace, best in (("regret", min), ("ctr", max), ("reward", max)):
+    for trace, best, word in (("regret", min, "lowest"), ("ctr", max, "highest"), ("reward", max, "highest")):
         finals = {policy: _ends(runs, trace) for policy, runs in groups.items()}
         if all(len(finals[policy]) == len(runs) for policy, runs in groups.items()):
             means = {policy: interval(values)[0] for policy, values in finals.items()}
             first = best(means, key=lambda policy: means[policy])
-            word = "lowest" if best is min else "highest"
             return f"{first} has the {word} {trace}, {number(means[first])} on average."
     return ""

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from driftls.report import Dot, Dots, Item, Line, Lines, Page, Section, Table, number, plus_minus
 from driftls.study.plan import LARGER_IS_BETTER, Plan
-from driftls.study.results import Effect, LeaderboardRow, Row, curves, leaderboard, pareto, sensitivity
+from driftls.study.results import Effect, LeaderboardRow, Row, curves, leaderboard, sensitivity
 
 __all__ = ["metric_name", "page_of"]
 
@@ -38,7 +38,6 @@ def _problem(rank: int, board: list[LeaderboardRow], rows: list[Row], plan: Plan
 
 
 def _board(rank: int, board: list[LeaderboardRow], metric: str) -> Table:
-    front = {one.policy for one in pareto(board, larger=LARGER_IS_BETTER[metric])}
     cells = [
         [
             one.policy,
@@ -47,29 +46,24 @@ def _board(rank: int, board: list[LeaderboardRow], metric: str) -> Table:
             "" if one is board[0] else plus_minus(one.difference, one.difference_half),
             "" if math.isnan(one.p) else number(one.p),
             number(one.microseconds),
-            "yes" if one.policy in front else "",
             f"{one.runs - one.failed}/{one.runs}",
         ]
         for one in board
     ]
-    head = ["policy", "knobs", metric_name(metric), "to the first", "p", "µs", "front", "runs"]
+    head = ["policy", "knobs", metric_name(metric), "to the first", "p", "µs", "runs"]
     note = (
         "Differences and t-tests are paired by seed or day; p by Holm's rule over the table. The first is first on "
-        "these very runs, so differences to it lean towards being too large. µs are those of a round; on the front, "
-        "nothing cheaper is better."
+        "these very runs, so differences to it lean towards being too large. µs are those of a round."
     )
     return Table(f"{rank}-board", "Leaderboard", head, cells, note)
 
 
 def _costs(rank: int, board: list[LeaderboardRow], metric: str) -> Lines:
-    """Each policy is an interval above its cost; the front joins the means."""
-    whole = [one for one in board if math.isfinite(one.mean)]
+    """Each policy is an interval above its cost."""
     lines = []
-    for colour, one in enumerate(whole, 1):
+    for colour, one in enumerate((one for one in board if math.isfinite(one.mean)), 1):
         half = one.half if math.isfinite(one.half) else 0.0
         lines.append(Line(one.policy, [one.microseconds] * 2, [one.mean - half, one.mean + half], colour))
-    front = pareto(whole, larger=LARGER_IS_BETTER[metric])
-    lines.append(Line("front", [one.microseconds for one in front], [one.mean for one in front], 0, "dotted"))
     caption = "Choosing and learning together; times are of workers that share a machine."
     word = metric_name(metric)
     return Lines(f"{rank}-cost", f"{word.capitalize()} against cost", caption, "µs a round", word, lines, "x")

@@ -17,11 +17,11 @@ import driftls.paper
 from driftls.environments import ChurningPool, FixedArms, FreshContexts, Pool
 from driftls.errors import DriftlsError, SettingsError
 from driftls.features import FeatureMap, UserOnly, from_header
-from driftls.policies import DisjointLinUCB, Policy
+from driftls.policies import Policy, SharedPolicy
 from driftls.policies.registry import POLICIES, SETTINGS, as_disjoint, make
 from driftls.study.search import most_runs
 
-__all__ = ["Bandit", "Log", "Plan", "PolicySpec", "Problem", "Range", "Search", "Seeds", "build"]
+__all__ = ["Bandit", "Log", "Plan", "PolicySpec", "Problem", "Range", "Search", "Seeds", "build", "units"]
 
 assert driftls.paper  # which adds the paper's policies to the registry
 KINDS: dict[str, Callable[..., Pool]] = {
@@ -55,16 +55,15 @@ class Range(Strict, frozen=True):
             raise ValueError(f"a range needs low < high, and low > 0 on a log scale; got {self.low} and {self.high}")
 
     def at(self, share: float) -> float:
-        """The value so far along the range; its ends are met exactly."""
-        if share in (0.0, 1.0):
-            return self.high if share else self.low
+        """The value so far along the range."""
         if self.scale == "log":
             return float(self.low * (self.high / self.low) ** share)
         return self.low + share * (self.high - self.low)
 
     def grid(self) -> list[float]:
-        """Evenly spaced points."""
-        return [self.at(place / (self.points - 1)) for place in range(self.points)]
+        """Evenly spaced points, both ends among them."""
+        spaced = np.geomspace if self.scale == "log" else np.linspace
+        return [float(value) for value in spaced(self.low, self.high, self.points)]
 
 
 class Span(Strict, frozen=True):
@@ -126,13 +125,9 @@ class Bandit(Strict, frozen=True):
         except DriftlsError as error:
             raise ValueError(str(error)) from None
 
-    def identity(self) -> dict[str, Any]:
-        """What a result depends on."""
-        return {key: value for key, value in msgspec.structs.asdict(self).items() if key != "name"}
-
-    def units(self, stage: str, seeds: Seeds) -> list[tuple[str, int]]:
-        """Day (none here) and seed of the runs of a stage."""
-        return [("", seed) for seed in seeds.of(stage)]
+    def days(self, stage: str) -> list[str]:
+        """A bandit has no days; its runs differ by their seeds."""
+        return [""]
 
     def environment(self, seed: int) -> Pool:
         """The bandit of this seed."""
@@ -166,22 +161,30 @@ class Log(Strict, frozen=True):
         """The length of an arm."""
         return self.made().dim
 
+    def days(self, stage: str) -> list[str]:
+        """The files or folders of a stage."""
+        return self.tune if stage == "tune" else self.report
+
     def made(self) -> FeatureMap:
         """New features, which know no article yet."""
         settings = dict(self.features)
         return from_header({"features": settings.pop("kind", None), **settings})
 
-    def identity(self) -> dict[str, Any]:
-        """What a result depends on, but for the day."""
-        return {"features": self.features, "lines": self.lines}
-
-    def units(self, stage: str, seeds: Seeds) -> list[tuple[str, int]]:
-        """Day and seed of the runs of a stage; days change first."""
-        days: list[str] = getattr(self, stage)
-        return [(day, seed) for seed in seeds.of(stage) for day in days]
+    def found(self, folder: Path) -> Log:
+        """The log with the full paths of its days, all of which are there."""
+        days = {stage: [str((folder / day).resolve()) for day in self.days(stage)] for stage in ("tune", "report")}
+        for day in (*days["tune"], *days["report"]):
+            if not Path(day).exists():
+                raise SettingsError(f"the study cannot be run: logs, {self.name!r}: {day} does not exist.")
+        return msgspec.structs.replace(self, **days)
 
 
 Problem = Bandit | Log
+
+
+def units(problem: Problem, stage: str, seeds: Seeds) -> list[tuple[str, int]]:
+    """Day and seed of all runs of a setting in a stage; days change first."""
+    return [(day, seed) for seed in seeds.of(stage) for day in problem.days(stage)]
 
 
 class PolicySpec(Strict, frozen=True):
@@ -270,9 +273,9 @@ class Plan(Strict, frozen=True):
         try:
             tables = tomllib.loads(text)
             plan = msgspec.convert(tables, Plan)
-        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
             raise SettingsError(f"the study cannot be run: {str(error).rstrip('.')}.") from None
-        return msgspec.structs.replace(plan, logs=[_found(log, Path(folder)) for log in plan.logs])
+        return msgspec.structs.replace(plan, logs=[log.found(Path(folder)) for log in plan.logs])
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
@@ -307,7 +310,7 @@ class Plan(Strict, frozen=True):
         for number, spec in enumerate(self.policies):
             settings = spec.settings(self.search, number)
             for problem in self.problems:
-                tune, report = (len(problem.units(stage, self.seeds)) for stage in ("tune", "report"))
+                tune, report = (len(units(problem, stage, self.seeds)) for stage in ("tune", "report"))
                 if len(settings) > 1 and not tune:
                     raise ValueError(f"policies[{number}] is tuned, but {problem.name!r} has no tune seeds or days")
                 for knobs in settings:
@@ -323,10 +326,10 @@ class Plan(Strict, frozen=True):
     def split(self) -> str:
         """What was tuned where, in words."""
         tune, report = (_words(self.seeds.of(stage)) for stage in ("tune", "report"))
-        parts = [f"Knobs are tuned on the seeds {tune or '(none)'} and reported on the seeds {report}."]
+        parts = [f"Knobs are tuned on the seeds {tune} and reported on the seeds {report}."]
         for log in self.logs:
-            days = {stage: ", ".join(Path(day).name for day in getattr(log, stage)) for stage in ("tune", "report")}
-            parts.append(f"{log.name}: tuned on {days['tune'] or 'no day'}, reported on {days['report']}.")
+            tune, report = (", ".join(Path(day).name for day in log.days(stage)) for stage in ("tune", "report"))
+            parts.append(f"{log.name}: tuned on {tune or 'no day'}, reported on {report}.")
         return " ".join(parts)
 
     @property
@@ -342,24 +345,15 @@ class Plan(Strict, frozen=True):
 
 def _words(seeds: list[int]) -> str:
     consecutive = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
-    return f"{seeds[0]} to {seeds[-1]}" if consecutive else ", ".join(map(str, seeds))
-
-
-def _found(log: Log, folder: Path) -> Log:
-    """The log with the full paths of its days, all of which are there."""
-    days = {stage: [str((folder / day).resolve()) for day in getattr(log, stage)] for stage in ("tune", "report")}
-    for day in (*days["tune"], *days["report"]):
-        if not Path(day).exists():
-            raise SettingsError(f"the study cannot be run: logs, {log.name!r}: {day} does not exist.")
-    return msgspec.structs.replace(log, **days)
+    return f"{seeds[0]} to {seeds[-1]}" if consecutive else ", ".join(map(str, seeds)) or "(none)"
 
 
 def _pick(values: list[float] | Range, share: float) -> float:
     return values.at(float(share)) if isinstance(values, Range) else values[int(share * len(values))]
 
 
-def build(policy: str, knobs: Knobs, problem: Problem, seed: int) -> Policy | DisjointLinUCB:
+def build(policy: str, knobs: Knobs, problem: Problem, seed: int) -> Policy:
     """The policy of a setting; with `UserOnly`, one model an article."""
-    made = make(policy, problem.dim, seed=seed, **knobs)
+    made: SharedPolicy = make(policy, problem.dim, seed=seed, **knobs)
     disjoint = isinstance(problem, Log) and isinstance(problem.made(), UserOnly)
     return as_disjoint(made, seed) if disjoint else made

@@ -8,29 +8,18 @@ import warnings
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
-from driftls.errors import CorruptFileError, missing_extra
+from driftls.errors import missing_extra
 from driftls.persistence import atomic
 from driftls.run import Run, interval
 from driftls.study.tasks import Task
 
-__all__ = [
-    "Effect",
-    "LeaderboardRow",
-    "Row",
-    "curves",
-    "leaderboard",
-    "pareto",
-    "read",
-    "row_of",
-    "sensitivity",
-    "write",
-]
+__all__ = ["Effect", "LeaderboardRow", "Row", "curves", "leaderboard", "row_of", "sensitivity", "write"]
 
 NAN = float("nan")
 PARTS = ("choose", "learn", "play")  # what a policy's time is spent on; reading and measuring are not its own
@@ -85,7 +74,11 @@ def row_of(task: Task, run: Run, *, stage: str, label: str, metrics: Sequence[st
 
 def write(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
     """One Parquet file, whole or not at all; knobs, and values and traces by metric, have columns of their own."""
-    pa, pq = _pyarrow()
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise missing_extra("pyarrow", "study", "the results of a study") from error
     records = []
     for row in rows:
         record = msgspec.to_builtins(row)
@@ -94,29 +87,6 @@ def write(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
         records.append({**record, "knobs": json.dumps(record["knobs"]), **values, **traces})
     with atomic(path) as part:
         pq.write_table(pa.Table.from_pylist(records), part)
-
-
-def read(path: str | os.PathLike[str]) -> list[Row]:
-    """The rows of a file that `write` made."""
-    pa, pq = _pyarrow()
-    try:
-        records = pq.read_table(path).to_pylist()
-        for record in records:
-            traces = {name.removesuffix("_trace"): record.pop(name) for name in list(record) if name.endswith("_trace")}
-            record |= {"knobs": json.loads(record["knobs"]), "traces": traces}
-            record["values"] = {name: record.pop(name) for name in traces}
-        return [msgspec.convert(record, Row) for record in records]
-    except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
-        raise CorruptFileError(f"{path}: not the results of a study ({error}). Pass a results.parquet.") from error
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise missing_extra("pyarrow", "study", "the results of a study") from error
-    return pyarrow, pyarrow.parquet
 
 
 class LeaderboardRow(NamedTuple):
@@ -204,15 +174,6 @@ def holm(values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(known) - rank) * value))
         adjusted[place] = largest
     return adjusted
-
-
-def pareto(board: Sequence[LeaderboardRow], *, larger: bool) -> list[LeaderboardRow]:
-    """Those that no other beats in the metric at the same cost or less, the cheapest first; of one problem."""
-    front: list[LeaderboardRow] = []
-    for one in sorted(board, key=lambda one: (one.microseconds, -one.mean if larger else one.mean)):
-        if not front or (one.mean > front[-1].mean if larger else one.mean < front[-1].mean):
-            front.append(one)
-    return front
 
 
 class Effect(NamedTuple):

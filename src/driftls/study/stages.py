@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from driftls.parallel import Workers, claim_folder, file_digest
-from driftls.study.plan import LARGER_IS_BETTER, Knobs, Plan, Problem
+from driftls.parallel import Cached, claim_folder, file_digest
+from driftls.run import Run
+from driftls.study import tasks
+from driftls.study.plan import LARGER_IS_BETTER, Knobs, Plan, Problem, units
 from driftls.study.results import Row, row_of, write
 from driftls.study.search import best, rungs
-from driftls.study.tasks import Task, complete
 
 __all__ = ["run_study"]
 
@@ -25,20 +26,13 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass
 class _Tuning:
-    """The settings of one policy on one problem, and which of them are left, by position."""
+    """The settings of one policy on one problem that are left; `rungs` has how many meet how many units."""
 
     label: str
     policy: str
     problem: Problem
-    settings: list[Knobs]
+    left: list[Knobs]
     rungs: list[tuple[int, int]]
-    left: list[int]
-
-    def cut(self, rung: int, scores: list[float], larger: bool) -> None:
-        """Keep the best for the next rung; after the last one, the best alone."""
-        means = np.asarray(scores).reshape(len(self.left), -1).mean(axis=1)
-        count = self.rungs[rung + 1][0] if rung + 1 < len(self.rungs) else 1
-        self.left = [self.left[place] for place in best(means.tolist(), count, larger=larger)]
 
 
 def run_study(
@@ -60,8 +54,7 @@ def run_study(
         A folder. Finished runs are kept there, each under a hash of what it depends on: a second call runs only what
         is missing. The folder of another study is refused.
     workers, cluster
-        Processes on this machine (-1: one a core), or the address of a Dask scheduler. Results are the same to the
-        bit, but for the times.
+        As in `driftls.parallel.parallel_map`. Results are the same to the bit, but for the times.
     extend : bool
         Take over the folder of another study: its results are replaced, runs that both have are used again.
     progress : function, optional
@@ -69,28 +62,65 @@ def run_study(
 
     Examples
     --------
+    >>> import tempfile
     >>> plan = Plan.parse('''
     ... metrics = ["regret"]
     ... seeds = { report = [1, 2] }
     ... bandits = [{ name = "small", kind = "fixed-arms", dim = 3, arms = 4, rounds = 50 }]
     ... policies = [{ policy = "random" }]
     ... ''')
-    >>> [row.seed for row in run_study(plan, "study", workers=1)]
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     [row.seed for row in run_study(plan, out, workers=1)]
     [1, 2]
     """
-    metric = plan.metrics[0]
+    metric, out = plan.metrics[0], claim_folder(out, _identity(plan), extend=extend)
+    digests = {day: file_digest(day) for log in plan.logs for day in (*log.tune, *log.report)}
+    cached = Cached(out / "runs", load=Run.load, save=Run.save)
+    found: dict[tuple[str, str, str], Row] = {}  # two policies may meet in one setting, and share its runs
+
+    def finish(stage: str, label: str, tunings: list[_Tuning], rung: int | None = None) -> list[list[Row]]:
+        """The rows of all settings that are left on the first units of the stage, tuning by tuning."""
+        jobs = [
+            [
+                tasks.Task(
+                    problem=tuning.problem,
+                    policy=tuning.policy,
+                    knobs=knobs,
+                    seed=seed,
+                    metrics=list(plan.metrics),
+                    day=day,
+                    digest=digests.get(day, ""),
+                )
+                for knobs in tuning.left
+                for day, seed in units(tuning.problem, stage, plan.seeds)[: _most(tuning, rung)]
+            ]
+            for tuning in tunings
+        ]
+        todo = {task.key: task for of_tuning in jobs for task in of_tuning}
+        tell = None if progress is None else partial(progress, label)
+        runs = cached.map(tasks.execute, todo, workers=workers, cluster=cluster, progress=tell)
+        rows = [
+            [row_of(task, runs[task.key], stage=stage, label=tuning.label, metrics=plan.metrics) for task in of_tuning]
+            for tuning, of_tuning in zip(tunings, jobs)
+        ]
+        found.update({(row.policy, row.problem, row.key): row for of_tuning in rows for row in of_tuning})
+        return rows
+
     tunings = _tunings(plan)
-    with Workers(workers, cluster=cluster) as pool:
-        study = _Study(plan, claim_folder(out, _identity(plan), extend=extend), pool, progress)
-        for rung in range(max(len(tuning.rungs) for tuning in tunings)):
-            here = [tuning for tuning in tunings if rung < len(tuning.rungs)]
-            jobs = [(tuning, study.tasks(tuning, "tune", tuning.rungs[rung][1])) for tuning in here]
-            for tuning, rows in zip(here, study.finish(f"tune {rung + 1}", jobs)):
-                tuning.cut(rung, [row.values[metric] for row in rows], LARGER_IS_BETTER[metric])
-        study.finish("report", [(tuning, study.tasks(tuning, "report")) for tuning in tunings])
-    found = list(study.rows.values())
-    write(found, study.out / "results.parquet")
-    return found
+    for rung in range(max(len(tuning.rungs) for tuning in tunings)):
+        here = [tuning for tuning in tunings if rung < len(tuning.rungs)]
+        for tuning, rows in zip(here, finish("tune", f"tune {rung + 1}", here, rung)):
+            means = np.array([row.values[metric] for row in rows]).reshape(len(tuning.left), -1).mean(axis=1)
+            count = tuning.rungs[rung + 1][0] if rung + 1 < len(tuning.rungs) else 1  # after the last, the best alone
+            chosen = best(means.tolist(), count, larger=LARGER_IS_BETTER[metric])
+            tuning.left = [tuning.left[place] for place in chosen]
+    finish("report", "report", tunings)
+    write(list(found.values()), out / "results.parquet")
+    return list(found.values())
+
+
+def _most(tuning: _Tuning, rung: int | None) -> int | None:
+    return None if rung is None else tuning.rungs[rung][1]
 
 
 def _identity(plan: Plan) -> dict[str, Any]:
@@ -101,50 +131,12 @@ def _identity(plan: Plan) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name != "budget"}
 
 
-class _Study:
-    """What all stages share: where runs are done and kept, and the rows that are there."""
-
-    def __init__(self, plan: Plan, out: Path, pool: Workers, progress: Progress | None) -> None:
-        self.plan, self.out, self.pool, self.progress = plan, out, pool, progress
-        self.digests = {day: file_digest(day) for log in plan.logs for day in (*log.tune, *log.report)}
-        self.rows: dict[tuple[str, str, str], Row] = {}  # two policies may meet in one setting, and share its runs
-
-    def tasks(self, tuning: _Tuning, stage: str, first: int | None = None) -> list[Task]:
-        """All runs of what is left on the first units of the stage, setting by setting."""
-        return [
-            Task(
-                problem=tuning.problem,
-                policy=tuning.policy,
-                knobs=tuning.settings[place],
-                seed=seed,
-                metrics=list(self.plan.metrics),
-                day=day,
-                digest=self.digests.get(day, ""),
-            )
-            for place in tuning.left
-            for day, seed in tuning.problem.units(stage, self.plan.seeds)[:first]
-        ]
-
-    def finish(self, stage: str, jobs: list[tuple[_Tuning, list[Task]]]) -> list[list[Row]]:
-        """The rows of all tasks, tuning by tuning."""
-        tell = None if self.progress is None else partial(self.progress, stage)
-        tasks = [task for _, of_tuning in jobs for task in of_tuning]
-        runs = complete(tasks, self.out / "runs", workers=self.pool, progress=tell)
-        found = []
-        for tuning, of_tuning in jobs:
-            keep = partial(row_of, stage=stage.split()[0], label=tuning.label, metrics=self.plan.metrics)
-            rows = {(tuning.label, tuning.problem.name, task.key): keep(task, runs[task.key]) for task in of_tuning}
-            self.rows |= rows
-            found.append(list(rows.values()))
-        return found
-
-
 def _tunings(plan: Plan) -> list[_Tuning]:
     found = []
     for problem in plan.problems:
-        units = len(problem.units("tune", plan.seeds))
+        many = len(units(problem, "tune", plan.seeds))
         for number, (spec, label) in enumerate(zip(plan.policies, plan.labels)):
             settings = spec.settings(plan.search, number)
-            steps = rungs(len(settings), plan.search.keep, units) if len(settings) > 1 else []
-            found.append(_Tuning(label, spec.policy, problem, settings, steps, list(range(len(settings)))))
+            steps = rungs(len(settings), plan.search.keep, many) if len(settings) > 1 else []
+            found.append(_Tuning(label, spec.policy, problem, settings, steps))
     return found

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 from msgspec import Struct
 
 from driftls.errors import DriftlsError
 from driftls.log_replay import METRICS, replay
-from driftls.parallel import Cached, Workers, key_of
+from driftls.parallel import key_of
 from driftls.run import Run
 from driftls.simulation import simulate
 from driftls.study.plan import Bandit, Knobs, Problem, build
 
-__all__ = ["Task", "complete", "execute"]
+__all__ = ["Task", "execute"]
+
+_WARMED: set[tuple[Any, ...]] = set()
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """A policy with its knobs on one problem with one seed; on a log, also one day of it."""
+    """A policy with its knobs on one problem with one seed; on a log, also one day of it, known by its digest."""
 
     problem: Problem
     policy: str
@@ -31,24 +32,11 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """A hash of all that the result depends on."""
+        """A hash of all that the result depends on; not of names, nor of where a day lies."""
+        problem = msgspec.to_builtins(self.problem)
+        problem = {name: value for name, value in problem.items() if name not in ("name", "tune", "report")}
         measured = sorted(set(self.metrics) & {"regret", "relative_tracking_error"})  # which have to be asked for
-        return key_of(self.problem.identity(), self.policy, self.knobs, self.seed, measured, self.digest)
-
-
-def complete(
-    tasks: Iterable[Task],
-    folder: Path,
-    *,
-    workers: int | Workers = -1,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Run]:
-    """Runs of all tasks by key: those in the folder are not run again, and a new one is kept there at once."""
-    cached = Cached(folder, load=Run.load, save=Run.save)
-    return cached.map(execute, {task.key: task for task in tasks}, workers=workers, progress=progress)
-
-
-_WARMED: set[tuple[Any, ...]] = set()
+        return key_of(problem, self.policy, self.knobs, self.seed, measured, self.digest)
 
 
 def execute(task: Task) -> Run:

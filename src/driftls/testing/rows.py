@@ -18,6 +18,7 @@ def good_rows(dim: int, count: int = 60, *, density: float = 0.6, seed: int = 5)
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(count, dim)) * (generator.random((count, dim)) < density)
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    X += 0.0  # no zero has a sign
     return X, X @ generator.normal(size=dim) + 0.1 * generator.normal(size=count)
 
 

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from driftls import schedules
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import CorruptFileError, DimensionError, SettingsError
-from driftls.history import History, Mapped, describe, from_header
+from driftls.history import History, Mapped, from_header
 from driftls.inputs import Stage, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels import learn as kernels
 from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import TRACKER
 from driftls.persistence import Saveable, checked, expect
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule
-from driftls.units import Change, Units
+from driftls.units import Change, Units, widened
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
 LOOKAHEAD, SPARSE_LOOKAHEAD = 2, 4  # steps; a sparse row is fetched in three stages
@@ -258,9 +258,38 @@ class Tracker(Saveable):
         if change is not None:
             self.change_units(change)
 
+    def settle(self) -> bool:
+        """A policy has taken a look: come closer to the target, where that is cheap now; whether theta has moved."""
+        return False
+
     def change_units(self, change: Change) -> None:
         """Rewrite the state, which is linear in the rows, and the rows held, in new units."""
         raise AssertionError(f"{type(self).__name__} cannot change its units")
+
+    def grow(self, dim: int) -> None:
+        """Take `dim` features from now on, as if there had been so many from the start: the new ones were always 0."""
+        with self.lock:
+            before, dim = self.dim, whole_number(dim, "dim", self.dim)
+            if dim == before:
+                return
+            sparse, kept = self.sparse, {name: self.frame[name] for name in (*NUMBERS, *self.numbers)}
+            if sparse is not None:
+                self.refresh()
+                self.history.grow(before, dim)
+            self.dim, self._stage, self._target = dim, Stage(dim, constant=self.intercept), None
+            if sparse is None:
+                return
+            state, units, own = self._state, self.units, self.units is not None and self._owns_units
+            if units is not None:
+                units.grow(dim)
+            self.frame.arrays.pop("out", None)
+            self._wire(sparse, units)
+            self._owns_units = own
+            for name, array in state.items():
+                self._state[name] = array if name == "residual" else widened(array, self._state[name], before, dim)
+            if "residual" in state:
+                self.frame["residual"] = state["residual"]
+            self.frame.set(**kept)
 
     def _out(self, count: int) -> NDArray[np.float64]:
         """Room for so many numbers that a kernel answers with."""
@@ -506,7 +535,7 @@ class Tracker(Saveable):
             schedule = getattr(self, name)
             parts.append(f"{name}={schedule.function if isinstance(schedule, Tabulated) else schedule}")
         parts += [f"steps={self.steps}", *(f"{name}={value!r}" for name, value in self._extra_settings().items())]
-        return f"{type(self).__name__}({', '.join(parts)}, history={describe(self.history)}), n={len(self)}"
+        return f"{type(self).__name__}({', '.join(parts)}, history={self.history!r}), n={len(self)}"
 
 
 def whole_number(value: Any, name: str, least: int, most: int = 2**31 - 2) -> int:

@@ -79,11 +79,7 @@ class RLS(Tracker):
             scale=scale,
             intercept=intercept,
         )
-        if self.dim > LARGEST_DIM:
-            raise SettingsError(
-                f"an exact tracker keeps {self.dim} x {self.dim} numbers, {16 * self.dim**2 / 2**30:.0f} GB. "
-                "Use SAGA or Diagonal, which keep O(d)."
-            )
+        check_size(self.dim)
         if not isinstance(method, str) or method not in METHODS:
             raise SettingsError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
         self.method = method
@@ -185,10 +181,16 @@ class RLS(Tracker):
         with self.lock:
             return float(self.frame["scale"] * (self._state["moment"] @ self._state["coords"][0]))
 
-    def variances(self) -> NDArray[np.float64]:
-        """The diagonal of (A + ridge I)^-1."""
+    def inverse_entry(self, j: int) -> float:
+        """Entry j of the diagonal of (A + ridge I)^-1."""
         with self.lock:
-            return np.diag(self._state["inverse"]).copy()
+            return float(self._state["inverse"][j, j])
+
+    def freedom(self) -> float:
+        """Effective degrees of freedom of the coefficients, sum_j (1 - ridge M_jj), where M = (A + ridge I)^-1."""
+        with self.lock:
+            free = 1.0 - self.frame["ridge_now"] * np.diag(self._state["inverse"])[: self.dim]
+            return float(np.clip(free, 0.0, 1.0).sum())
 
     def set_ridge(self, schedule: Any, *, rewrite: bool = True) -> None:
         super().set_ridge(schedule)
@@ -214,21 +216,24 @@ class RLS(Tracker):
         """
         if matrix is None:
             matrix, moment = self.sums()
-        diagonal = np.diag(matrix)
+        seen = np.flatnonzero(self._state["gram"].any(axis=0))  # the rest of the matrix is the ridge alone
+        diagonal = np.diag(matrix).copy()
         units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-        scaled = units[:, None] * matrix * units
-        scaled[np.diag_indices(self.inner)] += LAST_DIGIT
+        scaled = (units[:, None] * matrix * units)[np.ix_(seen, seen)]
+        scaled[np.diag_indices(seen.size)] += LAST_DIGIT
         try:
-            inverse = np.linalg.inv(scaled)
+            block = np.linalg.inv(scaled)
         except np.linalg.LinAlgError:
             if least:
                 return False
             raise
-        if least and not 0.0 < np.diag(inverse).max() * least < 1.0:
+        if least and not 0.0 < np.diag(block).max(initial=1.0) * least < 1.0:
             return False
-        inverse = units[:, None] * inverse * units
-        self._state["inverse"][...] = 0.5 * (inverse + inverse.T)
-        self._state["coords"][0] = self._state["inverse"] @ moment
+        inverse = self._state["inverse"]
+        inverse[...] = 0.0
+        np.fill_diagonal(inverse, units**2)
+        inverse[np.ix_(seen, seen)] = units[seen, None] * (0.5 * (block + block.T)) * units[seen]
+        self._state["coords"][0] = inverse @ moment
         self.frame["version"] += 1
         return True
 
@@ -260,6 +265,18 @@ class RLS(Tracker):
                 self._invert()
             if frame["eager"]:
                 self._make_ready()
+
+    def grow(self, dim: int) -> None:
+        with self.lock:
+            check_size(dim)
+            before, frame = self.dim, self.frame
+            super().grow(dim)
+            if self.sparse is None or not self._state["inverse"].size:
+                return
+            if frame["ridge_now"] > 0.0:
+                np.fill_diagonal(self._state["inverse"][before:dim, before:dim], 1.0 / frame["ridge_now"])
+            else:  # without a ridge, features that were never seen leave A singular
+                frame.set(route=kernels.WAITING, next_try=frame["entered"] + self.inner)
 
     def sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """A + ridge I and b, of all rows."""
@@ -346,6 +363,15 @@ class OLS(RLS):
 
     def _saved_settings(self) -> dict[str, Any]:
         return drop(super()._saved_settings(), "regularisation")
+
+
+def check_size(dim: int) -> None:
+    """Refuse matrices that no memory holds."""
+    if isinstance(dim, int) and dim > LARGEST_DIM:
+        raise SettingsError(
+            f"an exact tracker keeps {dim} x {dim} numbers, {16 * dim**2 / 2**30:.0f} GB. "
+            "Use SAGA or Diagonal, which keep O(d)."
+        )
 
 
 def plain(dim: int, regularisation: Any) -> RLS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,9 +11,9 @@ from numpy.typing import NDArray
 
 from driftls.draws import Seed
 from driftls.errors import SettingsError
-from driftls.history import Growing, History
+from driftls.history import ROWS_KEPT, History, Window
 from driftls.inputs import as_rows
-from driftls.kernels import gd, sag, svrg
+from driftls.kernels import cg, gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import Normalised, ridge
@@ -19,6 +21,7 @@ from driftls.trackers.base import MOST_STEPS, Tracker, flag, whole_number
 from driftls.trackers.exact import RLS, plain
 from driftls.units import Change
 
+SWEEPS = 8  # conjugate gradient steps at a look
 STEPS = 8  # more steps track closer, at a cost in proportion
 AVERAGING = {None: gd.LAST, "polyak": gd.POLYAK, "tail": gd.TAIL}
 
@@ -45,7 +48,7 @@ class StochasticTracker(Tracker):
         with self.lock:
             held = len(history)
             total = held * self.regularisation(held if history.kind == WINDOW else n)  # type: ignore[operator]
-            if self._target is None or history.evicts or len(self._target) > held:
+            if self._target is None or history.dropped or len(self._target) > held:
                 self._target = RLS.of_rows(*history.matrix(), total)
             else:
                 self._target.add_rows(*history.matrix(len(self._target)), total)
@@ -68,11 +71,6 @@ class StochasticTracker(Tracker):
     def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
         """Stand at theta, over these rows, whose units have changed."""
         raise NotImplementedError
-
-    def explained(self) -> float:
-        """b . theta: how much of the sum of squared rewards the model accounts for, from the rows held."""
-        X, y = self.history.matrix()
-        return float(y @ (X @ self.coefficients())) * (len(self) / len(y)) if len(y) else 0.0
 
     def _sum_gradients(self, residual: NDArray[np.float64]) -> None:
         """g = sum_i residual_i x_i afresh: what a large row that has left did to the last digits leaves with it."""
@@ -103,7 +101,8 @@ class GD(StochasticTracker):
         Step on the newest row instead of a drawn one, with gamma_n divided by the row's squared norm: normalised
         least mean squares (NLMS). Keeps no history, and follows a theta* that moves.
     history : History
-        Where rows are kept; `Growing()` by default.
+        Where rows are kept. By default `Window(100_000)`, the newest rows, so that memory is bounded; `Growing()` keeps
+        all of them.
     seed : int or Generator
         Of the draws.
     guard : bool
@@ -148,7 +147,7 @@ class GD(StochasticTracker):
             step_size=step_size,
             regularisation=0.0 if newest and regularisation is None else regularisation,
             steps=(1 if newest else STEPS) if steps is None else steps,
-            history=history if newest or history is not None else Growing(),
+            history=history if newest or history is not None else Window(ROWS_KEPT),
             seed=0 if newest else seed,
             guard=guard,
             scale=scale,
@@ -228,7 +227,7 @@ class SVRG(StochasticTracker):
             step_size=Normalised(1 / 3) if step_size is None else step_size,
             regularisation=regularisation,
             steps=steps,
-            history=Growing() if history is None else history,
+            history=Window(ROWS_KEPT) if history is None else history,
             seed=seed,
             guard=guard,
             scale=scale,
@@ -304,12 +303,14 @@ class _TableTracker(StochasticTracker):
             step_size=Normalised(self._default_scale) if step_size is None else step_size,
             regularisation=regularisation,
             steps=steps,
-            history=Growing() if history is None else history,
+            history=Window(ROWS_KEPT) if history is None else history,
             seed=seed,
             guard=guard,
             scale=scale,
             intercept=intercept,
         )
+
+        self._settled_at, self._accounted = 0, 0.0
 
     def _allocate(self) -> dict[str, NDArray[Any]]:
         return {"residual": np.zeros(int(self.history.frame["count"]))}
@@ -317,11 +318,57 @@ class _TableTracker(StochasticTracker):
     def attend(self) -> None:
         self._sum_gradients(self._state["residual"][: len(self.history)])
 
-    def _move_to(self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], change: Change) -> None:
-        residual = X @ theta - y
-        self._state["residual"][: len(y)] = residual
-        self._state["coords"][:2] = theta, X.T @ residual
-        self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0, forgotten=0)
+    def change_units(self, change: Change) -> None:
+        theta = change.theta(self.coefficients())
+        self.history.change_units(change)
+        self._target = None
+        self._polish(theta, 0)
+
+    def look(self, constant: float | None = None) -> None:
+        super().look(constant)
+        self.settle()
+
+    def settle(self) -> bool:
+        """A few conjugate gradient steps over the rows held, if there are new ones; `look` says when."""
+        with self.lock:
+            if self._settled_at == len(self):
+                return False
+            self._polish(self.coefficients(), SWEEPS)
+            self._settled_at = len(self)
+            return True
+
+    def _polish(self, theta: NDArray[np.float64], sweeps: int) -> None:
+        self._state["coords"][0] = theta
+        with self._scratch():
+            self._accounted = cg.polish(self.frame.address, sweeps, len(self.history))
+
+    @contextmanager
+    def _scratch(self) -> Iterator[NDArray[np.float64]]:
+        """Room for conjugate gradients, and the total ridge over the rows held."""
+        held = len(self.history)
+        count = held if self.history.kind == WINDOW else len(self)
+        self.frame["ridge"] = held * self.regularisation(max(count, 1))  # type: ignore[operator]
+        self.frame["scratch"] = scratch = np.empty((5, self.inner))
+        try:
+            yield scratch
+        finally:
+            self.frame["scratch"] = 0
+            del self.frame.arrays["scratch"]
+
+    def explained(self) -> float:
+        """b . theta at the last look: how much of the rewards' sum of squares the model accounts for, over all rows."""
+        return self._accounted * (len(self) / max(len(self.history), 1))
+
+    def freedom(self) -> float:
+        """Effective degrees of freedom of the coefficients, sum_j (1 - ridge M_jj), probed with random signs."""
+        if not len(self):
+            return 0.0
+        signs = np.random.default_rng(len(self)).integers(0, 2, self.inner) * 2.0 - 1.0
+        signs[self.dim :] = 0.0
+        with self.lock, self._scratch() as scratch:
+            scratch[1] = signs
+            traced = cg.trace(self.frame.address, 2 * SWEEPS, len(self.history))
+            return float(np.clip(self.dim - self.frame["ridge"] * traced, 0.0, self.dim))
 
     def stand_at(
         self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], n: int, max_norm2: float, max_y2: float

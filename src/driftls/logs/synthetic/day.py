@@ -2,8 +2,7 @@
 
 Visitors, articles and clicks are drawn so that the day agrees with the aggregates in ``r6b_aggregates.json``:
 
-- The number k of common features of a visitor is drawn from their histogram, then the k features are drawn with
-  the distribution of largest entropy that has the known supports (a conditional Bernoulli draw).
+- The number k of common features of a visitor is drawn from their histogram, then the k features by `users`.
 - Articles come as a Poisson process, live a Gamma-distributed while, and have an average click rate each, drawn
   from the known quantiles.
 - The log odds of a click are ``level[article, band of k] + weight[article] . x - fade * (age / life - 1/2) + drift``.
@@ -19,7 +18,7 @@ import heapq
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from gzip import GzipFile
 from typing import Any, NamedTuple
@@ -27,12 +26,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftls.errors import SettingsError
+from driftls.inputs import as_whole
 from driftls.kernels.arrays import kernel
-from driftls.logs.events import Block, Event, Floats, Ints, distinct_pools
+from driftls.logs.events import Block, Event, Floats, Ints, as_starts
 from driftls.logs.log import whole
+from driftls.logs.parquet import ROW_GROUP, write_parquet
 from driftls.logs.synthetic.text import r6b_text
 from driftls.logs.synthetic.users import CLICK, DIM, ITEM, SHOWN, TIME, Users, aggregates, draw_users, user_kinds
-from driftls.logs.write import ROW_GROUP, write_parquet
 
 __all__ = ["SyntheticDay", "synthetic_day"]
 
@@ -56,52 +56,39 @@ class Articles(NamedTuple):
     weight: Floats  # (article, feature)
 
 
+def _setting(default: Any, low: float, high: float) -> Any:
+    return field(default=default, metadata={"limits": (low, high)})
+
+
 @dataclass(frozen=True)
 class SyntheticDay:
     """Settings of a synthetic day, and the day itself; `synthetic_day` describes them."""
 
-    lines: int = 1_850_000
-    seed: int = 0
-    interaction: float = 0.8
-    activity: float = 1.0
-    churn: float = 43.0
-    life: float = 20.0
-    fade: float = 1.5
-    drift: float = 0.1
-    rhythm: float = 0.5
-    ctr: float = 0.037
-    anonymous: float = 0.3823
-    rare: float = 1.5
-    pool_min: int = 26
-    pool_max: int = 45
-    start: int = 1_317_513_291
-    span: float = DAY
+    lines: int = _setting(1_850_000, 1, 2**40)
+    seed: int = _setting(0, 0, 2**64)
+    interaction: float = _setting(0.8, 0, 3)
+    activity: float = _setting(1.0, 0, 2)
+    churn: float = _setting(43.0, 0, 1000)
+    life: float = _setting(20.0, 0.1, 10_000)
+    fade: float = _setting(1.5, 0, 5)
+    drift: float = _setting(0.1, 0, 1)
+    rhythm: float = _setting(0.5, 0, 0.99)
+    ctr: float = _setting(0.037, 1e-6, 0.2)
+    anonymous: float = _setting(0.3823, 0, 1)
+    rare: float = _setting(1.5, 0, 3)
+    pool_min: int = _setting(26, 1, 10_000)
+    pool_max: int = _setting(45, 1, 10_000)
+    start: int = _setting(1_317_513_291, 0, 2**40)
+    span: float = _setting(DAY, 1, 31 * DAY)
 
     def __post_init__(self) -> None:
-        limits: dict[str, tuple[float, float]] = {
-            "lines": (1, 2**40),
-            "seed": (0, 2**64),
-            "interaction": (0, 3),
-            "activity": (0, 2),
-            "churn": (0, 1000),
-            "life": (0.1, 10_000),
-            "fade": (0, 5),
-            "drift": (0, 1),
-            "rhythm": (0, 0.99),
-            "ctr": (1e-6, 0.2),
-            "anonymous": (0, 1),
-            "rare": (0, 3),
-            "pool_min": (1, 10_000),
-            "pool_max": (self.pool_min, 10_000),
-            "start": (0, 2**40),
-            "span": (1, 31 * DAY),
-        }
-        for field in fields(self):
-            value = getattr(self, field.name)
-            low, high = limits[field.name]
-            if not low <= value <= high or (field.type == "int" and value != int(value)):
-                kind = "a whole number" if field.type == "int" else "a number"
-                raise SettingsError(f"{field.name} must be {kind} from {low:g} to {high:g}, got {value!r}.")
+        for entry in fields(self):
+            value, (low, high) = getattr(self, entry.name), entry.metadata["limits"]
+            low = self.pool_min if entry.name == "pool_max" else low
+            fits = isinstance(value, int | float | np.number) and low <= value <= high
+            if not fits or (entry.type == "int" and value != int(value)):
+                kind = "a whole number" if entry.type == "int" else "a number"
+                raise SettingsError(f"{entry.name} must be {kind} from {low:g} to {high:g}, got {value!r}.")
 
     @cached_property
     def articles(self) -> Articles:
@@ -124,12 +111,11 @@ class SyntheticDay:
         times = np.unique(np.concatenate((articles.birth, articles.end)))
         begins = np.concatenate(([0.0], times[(times > 0) & (times < self.span)]))
         alive = (articles.birth <= begins[:, None]) & (begins[:, None] < articles.end)
-        return begins, np.concatenate(([0], np.cumsum(alive.sum(1)))), np.nonzero(alive)[1]
+        return begins, as_starts(alive.sum(1)), np.nonzero(alive)[1]
 
     def blocks(self, size: int = 32_768, *, truth: bool = False) -> Iterator[Block]:
         """The day in blocks of at most `size` lines, with the click probability of every candidate on request."""
-        if size < 1:
-            raise SettingsError(f"size must be at least 1 line, got {size}.")
+        size = as_whole(size, "the lines of a block")
         kinds = user_kinds(self.anonymous, self.rare)
         rng = self._rng(1)
         for first in range(0, self.lines, size):
@@ -164,28 +150,23 @@ class SyntheticDay:
         n = len(tape)
         seconds = self._seconds((first + np.arange(n) + tape[:, TIME]) / self.lines)
         begins, pool_start, members = self._pools
-        day_pool = np.searchsorted(begins, seconds, side="right") - 1
-        user_start, user_index, band = draw_users(kinds, tape)
-        truth_start = np.concatenate(([0], np.cumsum(np.diff(pool_start)[day_pool])))
-        shown, reward = np.empty(n, np.int32), np.empty(n)
-        chances = np.empty(truth_start[-1] if truth else 0)
-        when, pools, users = (
-            (seconds, self._drift(seconds)),
-            (day_pool, pool_start, members),
-            (user_start, user_index, band),
-        )
+        pool = np.searchsorted(begins, seconds, side="right") - 1
+        users = start, index, _ = draw_users(kinds, tape)
+        truth_start = as_starts(np.diff(pool_start)[pool])
+        shown, reward, chances = np.empty(n, np.int32), np.empty(n), np.empty(truth_start[-1] if truth else 0)
+        when, pools = (seconds, self._drift(seconds)), (pool, pool_start, members)
         draw_clicks(tape, when, pools, users, self.articles, shown, reward, truth_start, chances)
-        pool, used_start, used_ids, _ = distinct_pools(day_pool, pool_start, self.articles.id[members], None)
-        return Block(
+        return Block.packed(
+            pool,
+            pool_start,
+            self.articles.id[members],
+            None,
             time=self.start + np.floor(seconds).astype(np.int64),
-            pool=pool,
             shown=shown,
             reward=reward,
-            pool_start=used_start,
-            pool_ids=used_ids,
-            user_start=user_start,
-            user_index=user_index,
-            user_value=np.ones(len(user_index)),
+            user_start=start,
+            user_index=index,
+            user_value=np.ones(len(index)),
             truth=chances if truth else None,
         )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from driftls.errors import SettingsError
-from driftls.paper.reproduce import ctr, runtimes, scaling, section4, settings, theorem1, theorem2, tracking
+from driftls.paper.reproduce import ctr, runtimes, scaling, section4, theorem1, theorem2, tracking
 from driftls.paper.reproduce.work import Options, Progress, do
 from driftls.report import Page, how
 
@@ -21,16 +21,15 @@ EXPERIMENTS: dict[str, ModuleType] = {
     "theorem-2": theorem2,
     "section-4": section4,
     "scaling": scaling,
-    "settings": settings,
 }
 ALIASES = {"figure-1": "run-times", "figure-2": "tracking"}  # the paper's two plots, in its order
 LEAD = (
-    "Korda, Prashanth and Munos, “Fast gradient descent for drifting least squares regression, with application to "
-    "bandits”: every experiment and every claim, measured again, and beside them what we recommend."
+    "Korda, Prashanth and Munos wrote “Fast gradient descent for drifting least squares regression, with application "
+    "to bandits”. Here each of its experiments and claims is measured again, beside what we recommend."
 )
 QUICK = (
-    " This is the quick run: synthetic days of 4,000 rounds, short streams, few repetitions. It cannot say what a "
-    "real log would, nor what long runs or a large d would: `driftls reproduce`, `--full` and `--log` can."
+    " This is the quick run, on short synthetic days and streams. It cannot say what real logs would (`--log` can), "
+    "nor how long runs end and what many features cost (`driftls reproduce` and `--full` can)."
 )
 
 
@@ -39,15 +38,15 @@ def reproduce(
     folder: Path,
     *,
     only: list[str] | None = None,
-    workers: int = 1,
-    progress: Progress = lambda name, done, of: None,
+    workers: int = -1,
+    progress: Progress = lambda done, of: None,
 ) -> Page:
     """Measure what is not in the folder yet, and make the page of it."""
     names = [ALIASES.get(name, name) for name in only or EXPERIMENTS]
     for name in names:
         if name not in EXPERIMENTS:
             raise SettingsError(f"only must name experiments, got {name!r}. There are {', '.join(EXPERIMENTS)}.")
-    chosen = {name: EXPERIMENTS[name] for name in EXPERIMENTS if name in names}
+    chosen = {name: each for name, each in EXPERIMENTS.items() if name in names}
     data = do({name: each.jobs(options) for name, each in chosen.items()}, folder, workers, progress)
     sections = [each.show(options, data[name]) for name, each in chosen.items()]
     told = how(seed=str(options.seed), days=", ".join(options.logs) or "synthetic")

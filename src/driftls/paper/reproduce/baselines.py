@@ -2,49 +2,41 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyr
+from scipy.linalg.blas import dger
 
 __all__ = ["BASELINES"]
 
 Array = NDArray[np.float64]
 
 
-class ShermanMorrison:
-    """A rank-one update of the inverse a round, O(d^2); the widths of all arms by one product of matrices."""
+class DenseLinUCB:
+    """LinUCB on dense rows: the inverse by a rank-one update a round, O(d^2), or `anew`, O(d^3), as in the paper."""
 
-    def __init__(self, dim: int, *, kappa: float = 1.0) -> None:
-        self.kappa, self.A, self.b, self.theta = kappa, np.eye(dim), np.zeros(dim), np.zeros(dim)
+    def __init__(self, dim: int, *, kappa: float = 1.0, anew: bool = False) -> None:
+        self.kappa, self.anew = kappa, anew
+        self.A, self.b, self.theta = np.eye(dim), np.zeros(dim), np.zeros(dim)
         self.inverse = np.asfortranarray(np.eye(dim))
 
     def choose(self, arms: Array) -> int:
-        """The arm of the highest upper confidence bound."""
+        """The arm of the highest upper confidence bound; the widths of all by one product of matrices."""
         widths = np.sqrt(np.einsum("kd,kd->k", arms @ self.inverse, arms))
         return int(np.argmax(arms @ self.theta + self.kappa * widths))
 
     def learn(self, x: Array, reward: float) -> None:
         """Take in a row."""
-        self._invert(x)
+        if self.anew:
+            self.A += np.outer(x, x)
+            self.inverse = np.asarray(np.linalg.inv(self.A))
+        else:
+            v = self.inverse @ x
+            dger(-1.0 / (1.0 + x @ v), v, v, a=self.inverse, overwrite_a=1)
         self.b += reward * x
         self.theta = self.inverse @ self.b
 
-    def _invert(self, x: Array) -> None:
-        v = self.inverse @ x
-        diagonal = self.inverse.diagonal() - v * v / (1.0 + x @ v)
-        for lower in (0, 1):  # both triangles: the product of matrices in `choose` reads all of it
-            dsyr(-1.0 / (1.0 + x @ v), v, a=self.inverse, lower=lower, overwrite_a=1)
-        np.fill_diagonal(self.inverse, diagonal)
 
-
-class Inversion(ShermanMorrison):
-    """A new inverse a round, O(d^3): what the paper's run times were compared with."""
-
-    def _invert(self, x: Array) -> None:
-        self.A += np.outer(x, x)
-        self.inverse = np.asarray(np.linalg.inv(self.A), dtype=np.float64)
-
-
-BASELINES: dict[str, Any] = {"inversion": Inversion, "Sherman-Morrison on BLAS": ShermanMorrison}
+BASELINES: dict[str, Any] = {"inversion": partial(DenseLinUCB, anew=True), "Sherman-Morrison": DenseLinUCB}

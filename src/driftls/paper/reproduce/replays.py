@@ -17,18 +17,22 @@ from driftls.schedules import ridge
 from driftls.trackers import RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
 
-__all__ = ["DIM", "KAPPA", "LINUCB", "POLICIES", "Arms", "day_of", "pieces_of"]
+__all__ = ["DEFAULT", "DIM", "KAPPA", "LINUCB", "POLICIES", "VARIANTS", "Arms", "day_of", "pieces_of"]
 
 USER = 136
 DIM = 512  # small enough for the exact method and for SVRG as printed, both of which keep d x d numbers
 KAPPA = 0.19  # the standard deviation of a click at the days' mean rate of 3.7%
-LINUCB = "LinUCB"
 PIECE = 2_000  # lines whose arms are built at a time
+LINUCB, DEFAULT = "LinUCB", "our default"
+VARIANTS = {
+    "fLinUCB-GD": paper.flinucb_gd,
+    "fLinUCB-SVRG": paper.flinucb_svrg,
+    "fLinUCB-SAG": paper.flinucb_sag,
+}
 POLICIES: dict[str, Any] = {
-    LINUCB: lambda seed: paper.linucb(DIM, kappa=KAPPA, seed=seed),
-    "fLinUCB-GD": lambda seed: paper.flinucb_gd(DIM, kappa=KAPPA, seed=seed),
-    "fLinUCB-SVRG": lambda seed: paper.flinucb_svrg(DIM, kappa=KAPPA, seed=seed),
-    "fLinUCB-SAG": lambda seed: paper.flinucb_sag(DIM, kappa=KAPPA, seed=seed),
+    name: lambda seed, make=make: make(DIM, kappa=KAPPA, seed=seed)
+    for name, make in {LINUCB: paper.linucb, **VARIANTS}.items()
+} | {
     "SAGA, diagonal widths": lambda seed: LinUCB(
         tracker=SAGA(DIM, seed=seed, **RAW), width=DiagonalWidth(), kappa=KAPPA, seed=seed
     ),
@@ -37,9 +41,9 @@ POLICIES: dict[str, Any] = {
         USER, tracker=RLS(USER, **RAW), width=ExactWidth(), kappa=KAPPA, seed=seed
     ),
     "SAGA, one model an article": lambda seed: DisjointLinUCB(
-        USER, tracker=SAGA(USER, regularisation=ridge(60.0), **RAW), kappa=KAPPA, seed=seed
+        USER, tracker=SAGA(USER, regularisation=ridge(60.0), **RAW), width=DiagonalWidth(), kappa=KAPPA, seed=seed
     ),
-    "our default": lambda seed: DisjointLinUCB(USER, seed=seed),
+    DEFAULT: lambda seed: DisjointLinUCB(USER, seed=seed),
 }
 
 

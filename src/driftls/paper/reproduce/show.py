@@ -1,24 +1,33 @@
-"""What the experiments share when they tell what they measured: colours, ratios with intervals, lines over seeds."""
+"""What the experiments share when they tell what they measured: colours, verdicts, ratios, lines over seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from driftls.report import Line, plus_minus
+from driftls.report import Dot, Line, Verdict, plus_minus
 from driftls.run import interval
 
-__all__ = ["Ratio", "colour", "lines", "of", "ratio", "share", "slope", "told"]
+__all__ = ["Ratio", "colour", "lines", "medians", "of", "ratio", "share", "slope", "spread", "told", "verdict"]
 
-COLOURS = {"SAGA": 3, "SAG": 4, "SVRG": 5, "GD": 2, "CD": 6, "averaged": 6, "random": 0}  # all else is exact: 1
+COLOURS = {"SAGA": 3, "SAG": 4, "SVRG": 5, "GD": 2, "averaged": 2, "CD": 6, "random": 0}  # all else is exact: 1
 
 
 def colour(method: str) -> int:
     """One colour a method, on the whole page."""
     return next((shade for word, shade in COLOURS.items() if word in method), 1)
+
+
+def verdict(*checks: bool) -> Verdict:
+    """A claim holds if all checks do, in part if some do.
+
+    >>> verdict(True, False)
+    'in part'
+    """
+    return "holds" if all(checks) else "in part" if any(checks) else "fails"
 
 
 class Ratio(NamedTuple):
@@ -66,14 +75,31 @@ def of(data: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
     return [one for one in data if wanted.items() <= one.items()]
 
 
-def lines(runs: dict[str, list[dict[str, Any]]], x: str, y: str, dashes: dict[str, str] | None = None) -> list[Line]:
-    """A line over seeds for each name."""
-    return [
-        Line.over_seeds(name, own[0][x], [one[y] for one in own], colour(name), (dashes or {}).get(name, "solid"))
-        for name, own in runs.items()
-    ]
-
-
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
     """Of log y against log x, by least squares."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def lines(
+    runs: Mapping[str, Sequence[Sequence[float]]], x: Sequence[float], dashes: Mapping[str, str] | None = None
+) -> list[Line]:
+    """A line over seeds for each name, whose runs are given."""
+    dash = dashes or {}
+    return [Line.over_seeds(name, x, own, colour(name), dash.get(name, "solid")) for name, own in runs.items()]
+
+
+def medians(
+    times: Mapping[str, Sequence[Sequence[float]]], x: Sequence[float], dashes: Mapping[str, str]
+) -> list[Line]:
+    """A line of medians for each name, whose times at every x are given, with the quartiles as its band."""
+    drawn = []
+    for name, own in times.items():
+        low, middle, high = np.quantile(own, [0.25, 0.5, 0.75], axis=1).tolist()
+        drawn.append(Line(name, x, middle, colour(name), dashes.get(name, "solid"), low, high))
+    return drawn
+
+
+def spread(name: str, times: Sequence[float]) -> Dot:
+    """The median of repeated times, and their quartiles."""
+    low, middle, high = np.quantile(times, [0.25, 0.5, 0.75]).tolist()
+    return Dot(name, middle, None, colour(name), (low, high))

@@ -1,0 +1,217 @@
+"""A history on disk: files that are mapped into memory, and outlive the process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from driftls import persistence
+from driftls.errors import CorruptFileError, FileFormatError, SettingsError
+from driftls.history.rows import CLOSED, Array, History
+from driftls.kernels.learn import GROWING
+from driftls.kernels.parts import Frame
+from driftls.kernels.records import COUNTS
+from driftls.persistence import expect, whole
+from driftls.units import Change
+
+
+class Mapped(History):
+    """All rows, in files below the folder `path`: larger than memory, and still there after a restart.
+
+    The folder belongs to one tracker at a time. `Tracker.save` keeps its name, not its rows; `Tracker.load` opens it
+    again and drops rows that came after the save. `Mapped.read(path)` gives the rows to anyone, in the units of the
+    tracker: as they came, where it has `scale=False, intercept=False`.
+    """
+
+    kind = GROWING
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__()
+        try:
+            self.path = Path(path)
+        except TypeError:
+            raise SettingsError(f"path must be the name of a folder, got {path!r}.") from None
+        self._release: weakref.finalize[..., Any] | None = None  # calling it lets go of the folder
+
+    def __repr__(self) -> str:
+        return f"Mapped({str(self.path)!r})"
+
+    def open(self, dim: int, sparse: bool) -> None:
+        if self.dim:
+            super().open(dim, sparse)  # says that it serves one tracker
+        with self._taken():
+            if (self.path / "settings").exists() and self._kept()[2] > 0:
+                raise SettingsError(
+                    f"{self.path} already holds rows. Load the tracker that was saved with them, choose another "
+                    "folder, or learn them anew: X, y = Mapped.read(path); tracker.partial_fit(X, y)."
+                )
+            (self.path / "settings").unlink(missing_ok=True)
+            self._map_counts()
+            self.counts.memory[:], self._changes[0] = 0, 0
+            super().open(dim, sparse)
+            persistence.write(self.path / "settings", {}, {"shape": np.array([dim, sparse])})
+
+    @contextlib.contextmanager
+    def _taken(self) -> Iterator[None]:
+        """Own the folder, unless what follows fails; the lock ends with the process, however it ends."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        except OSError as error:
+            raise SettingsError(f"{self.path} cannot be written ({error.strerror}). Choose another folder.") from error
+        try:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # no such locks on this system
+            pass
+        except OSError:
+            os.close(lock)
+            raise SettingsError(f"{self.path} is in use by another tracker. Close that one first.") from None
+        self._release = weakref.finalize(self, os.close, lock)
+        try:
+            yield
+        except BaseException:
+            self.unopen()
+            raise
+
+    def grow(self, before: int, after: int) -> None:
+        raise SettingsError(
+            "the files of a Mapped history keep their number of features. Hash them: Features(dim=...)."
+        )
+
+    def _map_counts(self) -> None:
+        """Counters lie in files: a process that is killed leaves those of its last whole row."""
+        memory = self._sized("counts", (len(COUNTS.names or ()),), np.int64)
+        self.counts, self._changes = Frame(COUNTS, memory.view(COUNTS)), self._sized("changes", (1,), np.int64)
+
+    def unopen(self) -> None:
+        self.counts = Frame(COUNTS)
+        super().unopen()
+        if self._release is not None:
+            self._release()
+
+    def close(self) -> None:
+        """Write everything to disk and let go of the folder; the tracker can still predict, but no longer learn."""
+        self.flush()
+        held, seen = len(self), self.seen
+        self.frame.set(count=held, room=0)  # where the tracker still looks: no room, so it asks, and is told
+        counts = Frame(COUNTS)
+        counts.set(kind=self.kind, held=held, seen=seen)
+        self._mapped, self.counts, self.closed = (self.arrays, self.counts), counts, True
+        if self._release is not None:
+            self._release()
+
+    def flush(self) -> None:
+        """Have the operating system write everything to disk now: rows first, then their count."""
+        array: Any
+        for array in (*self.arrays.values(), self.counts.memory):
+            while array is not None and not isinstance(array, np.memmap):
+                array = array.base
+            if array is not None:
+                array.flush()
+
+    def _sized(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        file, size = self.path / name, max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 8)
+        with open(file, "a+b") as handle:
+            before = os.fstat(handle.fileno()).st_size
+            try:  # blocks are taken now: a disk that is full must not be noticed by writing to memory
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(handle.fileno(), 0, size)
+                else:
+                    handle.write(b"\0" * max(size - before, 0))
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    os.truncate(file, before)
+                raise SettingsError(
+                    f"{file}: no room for {size} bytes ({error.strerror}). Nothing was learned; make room on the disk."
+                ) from error
+        return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
+
+    def change_units(self, change: Change) -> None:
+        if len(self):
+            self._changes[0] += 1  # first: a process that ends meanwhile leaves rows that fit no tracker
+        super().change_units(change)
+
+    def header(self) -> dict[str, Any]:
+        if self.closed and len(self):
+            raise SettingsError(CLOSED)
+        self.flush()
+        changes = int(self._changes[0]) if self.dim else 0
+        return {**super().header(), "path": str(self.path.resolve()), "changes": changes}
+
+    def saved_arrays(self) -> dict[str, Array]:
+        return {}
+
+    def restore(self, dim: int, sparse: bool, header: dict[str, Any], arrays: dict[str, Array]) -> None:
+        found, held = self._kept(), whole(header, "held")
+        with self._taken():
+            wrong = ""
+            if found[:2] != (dim, sparse):
+                wrong = f"holds rows of another tracker, of {found[0]} features. Check the folder's name."
+            elif found[2] < held:
+                wrong = f"holds {found[2]} rows, but the tracker was saved with {held}. Restore the folder from a copy."
+            if wrong:
+                raise FileFormatError(f"{self.path} {wrong}")
+            self.dim, self.sparse = dim, sparse
+            rows = self._rows(held)
+            self._map_counts()
+            if int(self._changes[0]) != header.get("changes", 0):
+                raise FileFormatError(
+                    f"the rows of {self.path} were rewritten in other units after the tracker was saved. Load a later "
+                    "save, or learn them anew; with scale=False, intercept=False they stay as they are."
+                )
+            # a process that ended while files grew may have left some of them shorter, beyond what is held
+            size = {name: (self.path / name).stat().st_size for name in rows}
+            self._resize(max(size["y"] // 8, held), size.get("indices", 0) // 4)
+            used = rows["indices"].size if sparse else 0
+            self.counts.set(held=held, seen=max(whole(header, "seen"), held), used=used)
+
+    def _kept(self) -> tuple[int, bool, int]:
+        """Dimension and kind of the folder's rows, and how many it says that it holds."""
+        if not (self.path / "settings").exists():
+            raise FileFormatError(f"{self.path} holds no rows: settings is missing. Check the folder's name.")
+        _, settings = persistence.read(self.path / "settings")
+        dim, sparse = expect(settings, "shape", (2,), np.int64).tolist()
+        names = ["counts", "y", "values", *(("start", "stop", "indices") if sparse else ())]
+        missing = [name for name in names if not (self.path / name).is_file()]
+        if missing:
+            raise FileFormatError(f"{self.path}: {', '.join(missing)} is missing. Restore the folder from a copy.")
+        counts = np.fromfile(self.path / "counts", dtype=np.int64)
+        return dim, bool(sparse), max(int(counts[2]), 0) if counts.size == len(COUNTS.names or ()) else 0
+
+    def _rows(self, held: int) -> dict[str, Array]:
+        """The files as far as `held` rows use them; what is too short or leads astray is refused."""
+
+        def column(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+            file, size = self.path / name, int(np.prod(shape)) * np.dtype(dtype).itemsize
+            found = file.stat().st_size
+            if found < size:
+                raise CorruptFileError(f"{file}: has {found} of at least {size} bytes. Restore the folder from a copy.")
+            return np.memmap(file, dtype=dtype, mode="r", shape=shape) if size else np.empty(shape, dtype)
+
+        rows = {"y": column("y", (held,), np.float64)}
+        if not self.sparse:
+            return rows | {"values": column("values", (held, self.dim), np.float64)}
+        start, stop = (column(name, (held,), np.int64) for name in ("start", "stop"))
+        good, used = bool((start >= 0).all() and (start <= stop).all()), int(stop.max(initial=0))
+        index = column("indices", (used if good else 0,), np.int32)
+        if not good or (used and not 0 <= index.min() <= index.max() < self.dim):
+            raise CorruptFileError(f"{self.path}: rows do not lie within its files. Restore it from a copy.")
+        return rows | {"start": start, "stop": stop, "indices": index, "values": column("values", (used,), np.float64)}
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> tuple[Any, NDArray[np.float64]]:
+        """X and y of a folder's rows, copied into memory; its tracker may be learning meanwhile."""
+        folder = cls(path)
+        folder.dim, folder.sparse, held = folder._kept()  # counted first, and read then: files only grow
+        folder.counts["held"] = held
+        folder.arrays = folder._rows(held)
+        return folder.matrix()

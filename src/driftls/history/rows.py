@@ -1,0 +1,245 @@
+"""Histories in memory: all rows, the newest, or a sample of all."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
+
+from driftls.errors import CorruptFileError, SettingsError
+from driftls.kernels.learn import GROWING, NOTHING, RESERVOIR, WINDOW
+from driftls.kernels.parts import Frame
+from driftls.kernels.records import COUNTS, ROWS
+from driftls.persistence import expect, whole
+from driftls.units import Change, widened
+
+Array = NDArray[Any]
+FIRST_BYTES = 1 << 16
+ROWS_KEPT = 100_000  # a model, by default: docs/math/history.md has why so many, and why the newest
+CLOSED = "this history was closed. Load the tracker again to go on with its rows."
+
+
+class History:
+    """The base, which keeps nothing: arrays that are filled by the kernels and grow when asked to.
+
+    A history owns two records: `frame`, where its rows lie, and `counts`, how many there are.
+    """
+
+    kind: ClassVar[int] = NOTHING
+    evicts: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.capacity: int | None = None
+        self.arrays: dict[str, Array] = {}
+        self.frame, self.counts = Frame(ROWS), Frame(COUNTS)
+        self.dim, self.sparse, self.closed = 0, False, False
+
+    def __len__(self) -> int:
+        """Rows held now."""
+        return int(self.counts["held"])
+
+    def __repr__(self) -> str:
+        return "None" if self.kind == NOTHING else f"{type(self).__name__}({self.capacity or ''})"
+
+    @property
+    def seen(self) -> int:
+        """Rows that ever came."""
+        return int(self.counts["seen"])
+
+    @property
+    def dropped(self) -> bool:
+        """Whether some rows are no longer held."""
+        return self.evicts and self.seen > len(self)
+
+    # -- room ------------------------------------------------------------------------------------------------------
+
+    def open(self, dim: int, sparse: bool) -> None:
+        """Make room for rows of this dimension and kind; once, by the tracker that owns the history."""
+        if self.dim:
+            raise SettingsError("a history serves one tracker. Give each tracker a history of its own.")
+        self.dim, self.sparse = dim, sparse
+        if self.kind != NOTHING:
+            first = self._most(max(16, FIRST_BYTES // (8 if sparse else 8 * dim)))
+            self._resize(first, 16 * first if sparse else 0)
+
+    def unopen(self) -> None:
+        """Nothing was stored yet: the first rows were refused, and the next ones decide again."""
+        self.arrays, self.dim = {}, 0
+        self.counts.memory[:] = 0
+
+    def _most(self, rows: int) -> int:
+        return rows if self.capacity is None else min(rows, self.capacity)
+
+    def _resize(self, length: int, arena: int) -> None:
+        """Have room for so many rows and, if they are sparse, for so many entries; what is there stays."""
+        shapes: dict[str, tuple[tuple[int, ...], DTypeLike]] = {"y": ((length,), np.float64)}
+        if self.sparse:
+            shapes |= {"start": ((length,), np.int64), "stop": ((length,), np.int64)}
+            shapes |= {"indices": ((arena,), np.int32), "values": ((arena,), np.float64)}
+        else:
+            shapes["values"] = ((length, self.dim), np.float64)
+        self.arrays = {name: self._sized(name, *shape) for name, shape in shapes.items()}
+        self.frame.set(**self.arrays, sparse=self.sparse, dim=self.dim, count=length, room=arena)
+        self.counts.set(kind=self.kind, capacity=length if self.capacity is None else self.capacity)
+
+    def _sized(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """An array of this shape, with what the present one of that name has."""
+        old = self.arrays.get(name)
+        if old is not None and old.shape == shape:
+            return old
+        new = np.zeros(shape, dtype=dtype)
+        if old is not None:
+            new[: len(old)] = old
+        return new
+
+    def reserve(self, count: int, nnz: int) -> None:
+        """Make room for `count` more rows with `nnz` entries in all."""
+        if self.closed:
+            raise SettingsError(CLOSED)
+        if self.kind == NOTHING:
+            return
+        length, wanted = len(self.arrays["y"]), self._most(len(self) + count)
+        if wanted > length:
+            length = self._most(max(wanted, 2 * length))
+        used, arena = int(self.counts["used"]), self.arrays["values"].shape[0] if self.sparse else 0
+        if self.sparse and used + nnz > arena:
+            if self.evicts:
+                used = self._clear_gaps()
+            arena = max(used + nnz, 2 * used, 16)
+        self._resize(length, arena)
+
+    def _clear_gaps(self) -> int:
+        """Move sparse rows together, where others were overwritten; returns how many entries they have."""
+        held = len(self)
+        start, index, value = self._packed()
+        self.arrays["start"][:held], self.arrays["stop"][:held] = start[:-1], start[1:]
+        self.arrays |= {"indices": index, "values": value}
+        self.counts["used"] = index.size
+        return int(index.size)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def _packed(self) -> tuple[NDArray[np.int64], Array, Array]:
+        """Starts, indices and values of the held rows, slot after slot, without gaps."""
+        held, arrays = len(self), self.arrays
+        lengths = arrays["stop"][:held] - arrays["start"][:held]
+        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        where = np.repeat(arrays["start"][:held] - start[:-1], lengths) + np.arange(start[-1])
+        return start, arrays["indices"][where], arrays["values"][where]
+
+    def matrix(self, first: int = 0) -> tuple[Any, NDArray[np.float64]]:
+        """X (an array, or CSR) and y of the held rows from slot `first` on, copied."""
+        held = len(self)
+        if self.closed and held:
+            raise SettingsError(CLOSED)
+        if not self.arrays:
+            return np.empty((0, self.dim)), np.empty(0)
+        y = np.array(self.arrays["y"][first:held])
+        if not self.sparse:
+            return np.array(self.arrays["values"][first:held]), y
+        start, index, value = self._packed()
+        return sp.csr_array((value, index, start), shape=(held, self.dim))[first:], y
+
+    def change_units(self, change: Change) -> None:
+        """Rewrite the held rows in new units."""
+        held = len(self)
+        if not self.arrays or not held:
+            return
+        y, values = self.arrays["y"], self.arrays["values"]
+        y[:held] -= change.offset
+        if not self.sparse:
+            values[:held] = change.rows(values[:held])
+            return
+        used = int(self.counts["used"])
+        scale = np.append(change.scale, change.after / change.before)
+        values[:used] *= scale[self.arrays["indices"][:used]]
+
+    def grow(self, before: int, after: int) -> None:
+        """Rows of `after` features instead of `before`, and the constant behind them, if there is one."""
+        self.dim += after - before
+        self.frame["dim"] = self.dim
+        if self.arrays and self.sparse:
+            index = self.arrays["indices"]
+            index[index == before] = after
+        elif self.arrays:
+            values = np.zeros((len(self.arrays["values"]), self.dim))
+            self.frame["values"] = self.arrays["values"] = widened(self.arrays["values"], values, before, after)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def header(self) -> dict[str, Any]:
+        """Settings and counters, for a file."""
+        counts = {"open": bool(self.dim), "seen": self.seen, "held": len(self)}
+        return {"kind": type(self).__name__, "capacity": self.capacity, **counts}
+
+    def saved_arrays(self) -> dict[str, Array]:
+        """The rows, for a file."""
+        held = len(self)
+        if not self.arrays:
+            return {}
+        if not self.sparse:
+            return {"values": self.arrays["values"][:held], "y": self.arrays["y"][:held]}
+        start, index, value = self._packed()
+        return {"start": start, "indices": index, "values": value, "y": self.arrays["y"][:held]}
+
+    def restore(self, dim: int, sparse: bool, header: dict[str, Any], arrays: dict[str, Array]) -> None:
+        """Fill a new history with what was saved; shapes and indices are looked at before anything is allocated."""
+        seen, held = whole(header, "seen"), whole(header, "held")
+        self.open(dim, sparse)
+        if self.kind == NOTHING:
+            self.counts["seen"] = seen
+            return
+        if held > seen or held > self._most(held):
+            raise CorruptFileError(f"the history says that it holds {held} of {seen} rows, more than it can.")
+        y, used = expect(arrays, "y", (held,), np.float64), 0
+        if sparse:
+            start = expect(arrays, "start", (held + 1,), np.int64)
+            used = arrays["indices"].size if "indices" in arrays else 0
+            index = expect(arrays, "indices", (used,), np.int32)
+            if start[0] != 0 or start[-1] != used or (np.diff(start) < 0).any():
+                raise CorruptFileError("the history's rows do not lie within its entries.")
+            falls = np.diff(index) <= 0
+            falls[np.setdiff1d(start[1:-1], [0, used]) - 1] = False
+            if used and (index.min() < 0 or index.max() >= dim or falls.any()):
+                raise CorruptFileError(f"the history's indices do not increase within 0 ... {dim - 1}.")
+        values = expect(arrays, "values", (used,) if sparse else (held, dim), np.float64)
+        if not (np.isfinite(values).all() and np.isfinite(y).all()):
+            raise CorruptFileError("the history's rows are not finite.")
+        self.reserve(held, used)
+        self.arrays["y"][:held], self.arrays["values"][: len(values)] = y, values
+        if sparse:
+            self.arrays["start"][:held], self.arrays["stop"][:held] = start[:-1], start[1:]
+            self.arrays["indices"][:used] = index
+        self.counts.set(seen=seen, held=held, used=used)
+
+
+class Growing(History):
+    """All rows, in memory: 8 d + 8 bytes a dense row, 12 nnz + 24 a sparse one, and up to twice that set aside."""
+
+    kind = GROWING
+
+
+class Bounded(History):
+    """The base of those that drop rows."""
+
+    evicts = True
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        if isinstance(capacity, bool) or not (isinstance(capacity, int | np.integer) and 1 <= capacity < 2**40):
+            raise SettingsError(f"capacity must be a whole number of rows, at least 1, got {capacity!r}.")
+        self.capacity = int(capacity)
+
+
+class Reservoir(Bounded):
+    """At most `capacity` rows, a uniform sample of all that were seen."""
+
+    kind = RESERVOIR
+
+
+class Window(Bounded):
+    """The newest `capacity` rows: what is older is forgotten."""
+
+    kind = WINDOW

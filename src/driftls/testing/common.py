@@ -1,0 +1,217 @@
+"""What trackers and policies must do alike: follow their seed, go on from a copy, refuse without a trace, take turns."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from driftls.errors import DriftlsError
+
+Make = Callable[[], Any]  # what it makes twice must be alike: give it a seed
+Layout = Callable[[Any], Any]
+LAYOUTS: tuple[Layout, ...] = (np.array, sp.csr_array)
+
+
+class Life(NamedTuple):
+    """How the checks treat a tracker, or a policy."""
+
+    teach: Callable[[Any, int, int, Layout], list[Any]]  # rows or rounds from the first to before the last: the answers
+    questions: Callable[[Any, Layout], Iterator[Callable[[], Any]]]
+    bad_calls: Callable[[Any, Layout], Iterator[tuple[str, Callable[[], Any]]]]
+    act: Callable[[Any, int, Layout], Any]  # one of several calls, by number, that may change it; 1 learns one row
+    look: Callable[[Any, int, Layout], Any]  # one that changes nothing
+
+
+def same_snapshot(before: Any, after: Any, what: str) -> None:
+    """Fail unless two snapshots are equal to the bit."""
+    assert before[0] == after[0], f"{what}: the header changed from {before[0]} to {after[0]}"
+    assert before[1].keys() == after[1].keys(), f"{what}: other arrays than before"
+    for name, array in before[1].items():
+        assert array.tobytes() == after[1][name].tobytes(), f"{what}: `{name}` changed"
+
+
+def same(one: Any, two: Any, what: str) -> None:
+    """Fail unless both stand at the same bits; how many draws were made ahead does not matter."""
+    same_snapshot(_without_draws(*one.snapshot()), _without_draws(*two.snapshot()), what)
+
+
+def _without_draws(header: Any, arrays: dict[str, Any]) -> Any:
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(item) for name, item in value.items() if name != "draws"}
+        return [plain(item) for item in value] if isinstance(value, list) else value
+
+    return plain(header), {name: array for name, array in arrays.items() if not name.endswith("unread")}
+
+
+def copy_of(thing: Any) -> Any:
+    """A copy by way of what a file would hold."""
+    return type(thing).from_snapshot(*thing.snapshot(), **thing.functions())
+
+
+def refused(what: str, call: Callable[[], Any]) -> None:
+    """Fail unless the call ends in one of our errors, in the form of a sentence."""
+    try:
+        call()
+    except DriftlsError as error:
+        text = str(error)
+        assert len(text) > 20, f"{what}: says too little: {text!r}"
+        assert text.endswith("."), f"{what}: no sentence: {text!r}"
+    except Exception as error:
+        raise AssertionError(f"{what}: a raw {type(error).__name__}: {error}") from error
+    else:
+        raise AssertionError(f"{what}: was accepted")
+
+
+def stages(life: Life, make: Make) -> Iterator[tuple[str, Any, Layout]]:
+    """One that has seen nothing, one that has seen dense rows, one that has seen sparse ones."""
+    yield "new", make(), np.array
+    for name, layout in zip(("dense", "sparse"), LAYOUTS):
+        thing = make()
+        life.teach(thing, 0, 15, layout)
+        yield name, thing, layout
+
+
+# -- checks ----------------------------------------------------------------------------------------------------------
+
+
+def the_seed_decides(life: Life, make: Make) -> None:
+    """Two of one seed answer alike, dense and sparse."""
+    for layout in LAYOUTS:
+        one, two = make(), make()
+        assert life.teach(one, 0, 40, layout) == life.teach(two, 0, 40, layout), "two of one seed differ"
+        same(one, two, "two of one seed")
+
+
+def resuming_equals_never_having_stopped(life: Life, make: Make) -> None:
+    """By save and load, copy, deepcopy and pickle, at the beginning and in the midst; copies share nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+
+        def saved(thing: Any) -> Any:
+            thing.save(path)
+            return type(thing).load(path, **thing.functions())
+
+        ways: list[Callable[[Any], Any]] = [saved, copy.copy, copy.deepcopy]
+        kind = type(make())
+        if not make().functions() and getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind:
+            ways.append(lambda thing: pickle.loads(pickle.dumps(thing)))  # else nobody can
+        for layout in LAYOUTS:
+            straight = make()
+            answers = life.teach(straight, 0, 17, layout), life.teach(straight, 17, 40, layout)
+            for stop, way in [(17, way) for way in ways] + [(0, ways[0])]:
+                stopped = make()
+                life.teach(stopped, 0, stop, layout)
+                kept, again = stopped.snapshot(), way(stopped)
+                same_snapshot(kept, again.snapshot(), f"a copy after {stop}")
+                assert repr(again) == repr(stopped) or stopped.functions()
+                if stop == 0:
+                    assert life.teach(again, 0, 17, layout) == answers[0], "resumed at once, it answered differently"
+                assert life.teach(again, 17, 40, layout) == answers[1], f"resumed after {stop}, it answered differently"
+                same(again, straight, f"resumed after {stop}")
+                same_snapshot(kept, stopped.snapshot(), "what its copy did")
+
+
+def a_question_changes_nothing(life: Life, make: Make) -> None:
+    """Whatever can be asked, also before anything was learned, also in a way that is refused."""
+    for stage, thing, layout in stages(life, make):
+        before = thing.snapshot()
+        for question in life.questions(thing, layout):
+            with suppress(DriftlsError):  # no answer is an answer: scores that are sampled, ids without a model
+                question()
+            same_snapshot(before, thing.snapshot(), f"a question, {stage}")
+        _goes_on(life, make, stage, thing, layout)
+
+
+def a_refused_call_changes_nothing(life: Life, make: Make) -> None:
+    """Whatever cannot be used gets one of our errors, and not a bit changes."""
+    for stage, thing, layout in stages(life, make):
+        before = thing.snapshot()
+        for name, call in life.bad_calls(thing, layout):
+            refused(f"{stage}, {name}", call)
+            same_snapshot(before, thing.snapshot(), f"{stage}, {name}")
+        _goes_on(life, make, stage, thing, layout)
+
+
+def _goes_on(life: Life, make: Make, stage: str, thing: Any, layout: Layout) -> None:
+    clean = {name: one for name, one, _ in stages(life, make)}[stage]
+    assert life.teach(thing, 15, 30, layout) == life.teach(clean, 15, 30, layout), f"something changed, {stage}"
+
+
+# -- threads ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def hasty_threads() -> Iterator[None]:
+    """Have threads change places as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _run(work: Callable[[int], None], workers: int) -> None:
+    with hasty_threads(), ThreadPoolExecutor(workers) as pool:
+        for done in [pool.submit(work, worker) for worker in range(workers)]:
+            done.result()
+
+
+def threads_take_turns(life: Life, make: Make, workers: int = 4, calls: int = 20) -> None:
+    """Any mix of calls from several threads equals some order of them: that in which they had the lock."""
+    for layout in LAYOUTS:
+        log: list[Any] = []
+        thing, serial = make(), make()
+        for one in (thing, serial):
+            life.teach(one, 0, 3, layout)
+
+        def work(worker: int, thing: Any = thing, layout: Layout = layout, log: list[Any] = log) -> None:
+            generator = np.random.default_rng(worker)
+            for number in generator.integers(0, 1000, calls).tolist():
+                with thing.lock:  # so that the order is known; what is called takes the same lock again
+                    log.append((number, life.act(thing, number, layout)))
+                life.look(thing, number, layout)
+
+        _run(work, workers)
+        for number, found in log:
+            assert life.act(serial, number, layout) == found, "no order of calls answers so"
+        same(serial, thing, "threads and their order of calls")
+
+
+def calls_without_order_lose_nothing(life: Life, make: Make, workers: int = 4, calls: int = 25) -> None:
+    """Calls that are all alike, from several threads that nobody holds back: each of them counts once."""
+    for layout in LAYOUTS:
+        thing, serial = make(), make()
+        for one in (thing, serial):
+            life.teach(one, 0, 3, layout)
+
+        def work(_worker: int, thing: Any = thing, layout: Layout = layout) -> None:
+            for n in range(calls):
+                life.act(thing, 1, layout)
+                life.look(thing, n, layout)
+
+        _run(work, workers)
+        for _ in range(workers * calls):
+            life.act(serial, 1, layout)
+        same(serial, thing, "threads that learn the same row")
+
+
+CHECKS: tuple[Callable[[Life, Make], None], ...] = (
+    the_seed_decides,
+    resuming_equals_never_having_stopped,
+    a_question_changes_nothing,
+    a_refused_call_changes_nothing,
+    threads_take_turns,
+    calls_without_order_lose_nothing,
+)
