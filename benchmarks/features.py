@@ -1,29 +1,30 @@
-"""From dicts and tables to arms: rows a second, beside scikit-learn's FeatureHasher and VW's parsing.
+"""From dicts and tables to arms, and single rows from Python, beside river, scikit-learn's FeatureHasher and VW's parsing.
 
-    python -m benchmarks.features [--quick]
+    python -m benchmarks inputs|features [--quick]
 
-table: a million rows (100,000 with --quick) of 10 categorical columns, with 2 to 100,000 categories. Ours takes an
-Arrow table (and a pandas one, a polars one, and dicts); FeatureHasher dicts or lists of "column=value", made before; VW
-reads a file of lines that was written before. decision: one user of 5 columns with 10 items of 3, with all crosses.
-Processor seconds, the least of several repetitions, in turn. Peers that are not installed are left out.
+`inputs`: sparse rows of 15 non-zeros, one call after the other: predict and update; a round (choose, learn) with 20 arms;
+one model an arm over 40 ids; 40 crossed arms. river's SGD takes dicts and asks each arm by itself; exact by hand is
+Sherman-Morrison in NumPy. `features`: a million rows (100,000 with --quick) of 10 categorical columns, with 2 to 100,000
+categories, and one user of 5 columns with 10 items of 3, with all crosses. Processor time, the least of several
+repetitions, in turn. Peers that are not installed are left out.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from driftls.features import Features
+from benchmarks.measure import Options, Table
+from driftls import SAGA, DisjointLinUCB, LinUCB
+from driftls.features import CrossedArms, Features, Rows
 
-RESULTS = Path(__file__).parent / "results"
 CATEGORIES = (2, 5, 10, 20, 50, 100, 1000, 5000, 20_000, 100_000)
 BITS = 18
 USER = {"age": 31.0, "city": "Oslo", "device": "phone", "hour": 12, "plan": "free"}
@@ -46,11 +47,139 @@ def installed(package: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError:
-        print(f"  ({package} is not installed)")
         return None
 
 
-def table(rows: int, repetitions: int) -> dict[str, Any]:
+NNZ, ARMS, IDS, SMALL, LARGE = 15, 20, 40, 136, 1000
+WHO = ("driftls", "river SGD", "exact by hand")
+Round = Callable[[int], Any]
+
+
+class ByHand:
+    """Exact least squares as one writes it: an inverse, by Sherman-Morrison."""
+
+    def __init__(self, dim: int) -> None:
+        self.inverse, self.b, self.theta = np.eye(dim), np.zeros(dim), np.zeros(dim)
+
+    def predict(self, row: Any) -> float:
+        indices, values = row
+        return float(self.theta[indices] @ values)
+
+    def ucb(self, row: Any) -> float:
+        indices, values = row
+        width2 = values @ self.inverse[np.ix_(indices, indices)] @ values
+        return float(self.theta[indices] @ values + np.sqrt(width2))
+
+    def update(self, row: Any, y: float) -> None:
+        indices, values = row
+        gain = self.inverse[:, indices] @ values
+        self.inverse -= np.outer(gain, gain) / (1.0 + gain[indices] @ values)
+        self.b[indices] += y * values
+        self.theta = self.inverse @ self.b
+
+
+def rows_of(count: int, dim: int) -> list[tuple[Any, Any]]:
+    rng = np.random.default_rng(0)
+    index = np.sort(rng.random((count, dim)).argpartition(NNZ, axis=1)[:, :NNZ], axis=1).astype(np.int32)
+    return list(zip(index, rng.choice([-1.0, 1.0], (count, NNZ)) * rng.uniform(0.5, 1.5, (count, NNZ))))
+
+
+def river_rounds(rows: list[Any], arms: int, models: int) -> Round | None:
+    river = installed("river.linear_model")
+    if river is None:
+        return None
+    dicts = [dict(zip(index.tolist(), value.tolist())) for index, value in rows]
+    all_models = [river.LinearRegression() for _ in range(models)]
+
+    def one(n: int) -> None:
+        each = [dicts[n]] * models if models > 1 else dicts[n : n + arms]
+        scores = [model.predict_one(x) for model, x in zip(all_models if models > 1 else all_models * arms, each)]
+        k = max(range(len(scores)), key=scores.__getitem__)
+        all_models[k if models > 1 else 0].learn_one(each[k], 1.0)
+
+    return one
+
+
+def single_rows() -> dict[str, Round | None]:
+    rows, tracker, hand = rows_of(1000, LARGE), SAGA(LARGE, seed=0), ByHand(LARGE)
+    return {
+        "driftls": lambda n: (tracker.predict(rows[n]), tracker.update(rows[n], 1.0)),
+        "river SGD": river_rounds(rows, 1, 1),
+        "exact by hand": lambda n: (hand.predict(rows[n]), hand.update(rows[n], 1.0)),
+    }
+
+
+def sparse_arms() -> dict[str, Round | None]:
+    rows, policy, hand = rows_of(1000 + ARMS, LARGE), LinUCB(LARGE, seed=0), ByHand(LARGE)
+    start = np.arange(0, NNZ * ARMS + 1, NNZ)
+    index, value = (np.array(part) for part in zip(*rows))
+    pools = [Rows(index[n : n + ARMS].ravel(), value[n : n + ARMS].ravel(), start, LARGE) for n in range(1000)]
+
+    def by_hand(n: int) -> None:
+        k = int(np.argmax([hand.ucb(row) for row in rows[n : n + ARMS]]))
+        hand.update(rows[n + k], 1.0)
+
+    return {
+        "driftls": lambda n: policy.learn(pools[n], 1.0, arm=policy.choose(pools[n])),
+        "river SGD": river_rounds(rows, ARMS, 1),
+        "exact by hand": by_hand,
+    }
+
+
+def many_models() -> dict[str, Round | None]:
+    rows, ids = rows_of(1000, SMALL), [f"id{k}" for k in range(IDS)]
+    policy, hands = DisjointLinUCB(SMALL, tracker=SAGA(SMALL), seed=0), [ByHand(SMALL) for _ in range(IDS)]
+
+    def by_hand(n: int) -> None:
+        k = int(np.argmax([hand.ucb(rows[n]) for hand in hands]))
+        hands[k].update(rows[n], 1.0)
+
+    return {
+        "driftls": lambda n: policy.learn(rows[n], 1.0, arm=policy.choose(rows[n], ids=ids), ids=ids),
+        "river SGD": river_rounds(rows, 1, IDS),
+        "exact by hand": by_hand,
+    }
+
+
+def crossed_arms() -> dict[str, Round | None]:
+    rows, blocks, start = rows_of(1000, SMALL), np.arange(IDS), np.array([0, NNZ])
+    policy = LinUCB(SMALL * (IDS + 1), seed=0)
+
+    def ours(n: int) -> None:
+        arms = CrossedArms(Rows(*rows[n], start, SMALL), blocks, IDS, shared=True)
+        policy.learn(arms, 1.0, arm=policy.choose(arms))
+
+    return {"driftls": ours, "river SGD": river_rounds(rows, 1, IDS)}
+
+
+def played(work: Round, rounds: int) -> None:
+    for n in range(rounds):
+        work(n)
+
+
+def inputs(options: Options) -> Table:
+    table = []
+    cases = {
+        f"predict and update, {NNZ} of {LARGE}": single_rows,
+        f"a round with {ARMS} sparse arms": sparse_arms,
+        f"one model an arm, {IDS} ids, {NNZ} of {SMALL}": many_models,
+        f"{IDS} crossed arms": crossed_arms,
+    }
+    each = {"driftls": 300, "river SGD": 300, "exact by hand": 5} if options.quick else dict.fromkeys(WHO, 1000)
+    for name, make in cases.items():
+        works = {who: work for who, work in make().items() if work is not None}
+        runs = {who: partial(played, work, each[who]) for who, work in works.items()}
+        seconds = least(runs, options.count(5, 3))
+        table.append([name, *(1e6 * seconds[who] / each[who] if who in seconds else None for who in WHO)])
+    return Table(table, "Processor microseconds, the least of some repetitions in turn.")
+
+
+def features(options: Options) -> Table:
+    rows = 100_000 if options.quick else 1_000_000
+    return Table(table(rows, options.count(3, 1)) + decision(options.count(40, 3)), "Processor time.")
+
+
+def table(rows: int, repetitions: int) -> list[list[Any]]:
     import pyarrow as pa
 
     rng = np.random.default_rng(0)
@@ -83,17 +212,11 @@ def table(rows: int, repetitions: int) -> dict[str, Any]:
             works["VW, a file of lines"] = lambda: vw.Workspace(f"-d {path} -b {BITS} --noop --quiet").finish()
         seconds = least(works, repetitions)
     ours = seconds["driftls, Arrow"]
-    print(f"\n{rows:,} rows of {len(CATEGORIES)} categorical columns: rows/s, and time over ours from Arrow")
-    for name, one in seconds.items():
-        print(f"  {name:<36}{rows / one:12,.0f}{one / ours:8.2f}")
-    features = Features(2**BITS)
-    features.table(arrow)
-    names, measured, expected = features.collisions
-    print(f"  collisions: {measured:.1%} of {names:,} names, {expected:.1%} expected")
-    return {"rows": rows, "seconds": seconds, "collisions": measured, "expected": expected}
+    what = f"{rows:,} rows of {len(CATEGORIES)} categorical columns"
+    return [[f"{what}: {name}", 1e6 * one / rows, rows / one, one / ours] for name, one in seconds.items()]
 
 
-def decision(repetitions: int) -> dict[str, Any]:
+def decision(repetitions: int) -> list[list[Any]]:
     works: dict[str, Callable[[], Any]] = {}
     for kind, dim in (("hashed", 2**BITS), ("vocabulary", None)):
         for crossed, cross in ((" with crosses", "all"), ("", ())):
@@ -124,16 +247,5 @@ def decision(repetitions: int) -> dict[str, Any]:
         works["VW, text made and parsed"] = parse
     seconds = least(works, repetitions, each=300)
     ours = seconds["driftls, hashed with crosses"]
-    print("\none user of 5 columns with 10 items of 3: us, and over ours, hashed with crosses")
-    for name, one in seconds.items():
-        print(f"  {name:<56}{1e6 * one:8.1f}{one / ours:8.2f}")
-    return {"us": {name: 1e6 * one for name, one in seconds.items()}}
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    found = {"table": table(100_000 if quick else 1_000_000, 3), "decision": decision(10 if quick else 40)}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "features.json").write_text(json.dumps(found, indent=1))
+    what = "one user of 5 columns, 10 items of 3"
+    return [[f"{what}: {name}", 1e6 * one, None, one / ours] for name, one in seconds.items()]

@@ -233,8 +233,8 @@ class Stage:
         self.frame.set(y=self.y, start=self.begin, stop=self.end, count=1)
         self._starts = np.zeros(2, np.int64)
         if sparse:
-            self._source = Frame(ROWS)
-            self._source["start"] = self._starts
+            self._source = Frame(ROWS)  # rows as they came, before the constant is put behind each
+            self._source["start"], self._raw_used = self._starts, self._source.fields["room"]
             self.frame["source"] = self._source
         self._room(64 if sparse else self.inner)
 
@@ -259,6 +259,8 @@ class Stage:
                 if self.sparse:
                     self.indices = np.zeros(size, np.int32)
                     self.frame["indices"] = self.indices
+                    self._raw_indices, self._raw_values = np.zeros(size, np.int32), np.zeros(size)
+                    self._source.set(indices=self._raw_indices, values=self._raw_values)
             self.frame["values"] = self.values
             self._in_place = False
             if self.units is not None:
@@ -345,14 +347,12 @@ class Stage:
         if values.dtype != FLOAT:
             values = _as_float(values)
         self._starts[: count + 1] = start
-        used, room = self._starts.item(count), min(indices.size, values.size)
-        if not 0 <= used <= room:
+        used = self._starts.item(count)
+        if not 0 <= used <= min(indices.size, values.size):
             raise fault(row_kernels.BAD_POINTER, "X", self.dim)
         if self._in_place or self.values.size < used + count:
             self._room(2 * (used + count))
-        source = self._source
-        source["indices"], source["values"] = np.ascontiguousarray(indices), np.ascontiguousarray(values)
-        source["room"] = room
+        self._raw_indices[:used], self._raw_values[:used], self._raw_used[0] = indices[:used], values[:used], used
         if status := row_kernels.copy_in(self.frame.address, self.dim if self.constant else -1, count):
             raise fault(int(status), "X", self.dim)
 
