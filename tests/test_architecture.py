@@ -31,7 +31,7 @@ CONSTANTS = {
     *("NOTHING", "GROWING", "WINDOW", "RESERVOIR"),
     *("POWER", "TABLE", "NORMALISED"),
     *("LAST", "POLYAK", "TAIL"),
-    *("FEATURES", "PAIRS", "CROSSED"),
+    *("FEATURES", "PAIRS", "CROSSED", "CENTRED"),
     # layouts of records, for the frames of their owners
     *("ROWS", "UNITS", "COUNTS", "TRACKER", "WIDTH", "POLICY"),
     # limits that both sides keep, and whether anything is compiled

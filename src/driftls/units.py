@@ -55,9 +55,11 @@ class Change(NamedTuple):
         if A.shape[0] == dim:  # no intercept: features are not centred
             return A * np.outer(self.scale, self.scale), b * self.scale
         if (self.scale == 1.0).all() and not self.shift.any():  # the intercept alone: no product of matrices
-            ratio = np.ones(dim + 1)
-            ratio[dim] = self.after / self.before
-            return A * np.outer(ratio, ratio), (b - (self.offset / self.before) * A[:, dim]) * ratio
+            ratio, A, b = self.after / self.before, A.copy(), b - (self.offset / self.before) * A[:, dim]
+            A[dim] *= ratio
+            A[:, dim] *= ratio
+            b[dim] *= ratio
+            return A, b
         T = np.zeros_like(A)
         T[np.arange(dim), np.arange(dim)] = self.scale
         T[:dim, dim] = self.shift / self.before

@@ -249,6 +249,8 @@ class CentredState(WidthState):
         frame, units = self.frame, self.tracker.units
         assert units is not None
         frame["prior"] = frame["ridge"] / units.frame["constant"] ** 2
+        if not frame["n"]:
+            return
         sums = self.arrays["sums"]
         share = sums**2 * self.variances()
         share[-1] = 0.0
@@ -267,6 +269,9 @@ class CentredState(WidthState):
     def change_units(self, change: Change) -> None:
         """x_new = scale x + shift, in every row at once."""
         squares, sums, n = self.arrays["squares"], self.arrays["sums"], self.frame["n"] / self.frame["scale"]
+        if not n:
+            self.sum_up()
+            return
         s, f = squares[:-1], sums[:-1]
         s[:] = change.scale**2 * s + 2.0 * change.scale * change.shift * f + n * change.shift**2
         f[:] = change.scale * f + n * change.shift

@@ -254,6 +254,10 @@ class RLS(Tracker):
     def change_units(self, change: Change) -> None:
         with self.lock:
             state, frame = self._state, self.frame
+            if not frame["entered"] and frame["route"] == kernels.SHERMAN_MORRISON:  # no row yet: the ridge alone
+                np.fill_diagonal(state["inverse"], 1.0 / frame["ridge_now"])
+                frame["version"] += 1
+                return
             gram, moment = change.sums(frame["scale"] * state["gram"], frame["scale"] * state["moment"])
             state["gram"][...], state["moment"][:] = gram, moment
             frame.set(scale=1.0, asked=0)
