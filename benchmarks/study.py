@@ -17,8 +17,9 @@ from driftls.features import UserOnly
 from driftls.history import Reservoir
 from driftls.logs import read, synthetic_day, write_parquet
 from driftls.policies.registry import make
+from driftls.run import Run
 from driftls.study.plan import Bandit
-from driftls.study.tasks import Task, complete
+from driftls.study.tasks import Task, execute
 
 TASKS, CALLS = 16, 400
 
@@ -35,7 +36,8 @@ def workers(options: Options) -> Table:
         tell(f"{TASKS} tasks, {count} workers")
         with tempfile.TemporaryDirectory() as folder:
             begin = time.perf_counter()
-            complete(tasks, Path(folder), workers=count)
+            kept = parallel.Cached(folder, load=Run.load, save=Run.save)
+            kept.map(execute, {task.key: task for task in tasks}, workers=count)
             seconds[count] = time.perf_counter() - begin
     list(parallel.parallel_map(abs, range(8), workers=2))
     begin = time.perf_counter()

@@ -445,6 +445,7 @@ def test_the_command_prints_what_the_function_gives(file, day, tmp_path):
     run = replay(as_disjoint(make("flinucb-saga", 136, seed=7), 7), day)
     assert told["policies"]["flinucb-saga"]["ctr"] == run.last("ctr")
     assert sorted(p.name for p in tmp_path.iterdir()) == [
+        ".settings",
         "flinucb-saga.json",
         "flinucb-saga.policy",
         "random.json",

@@ -174,7 +174,8 @@ def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
     if tracker.scale or tracker.intercept:
         raise SettingsError(
             "fit takes sums of rows as they are, and this tracker measures features in units that it finds on its way. "
-            "Build it with scale=False, intercept=False, and give the rows a constant."
+            "Build it with scale=False, intercept=False, and give the rows a constant; or take linucb, linucb-exact or "
+            "flinucb-saga of the registry."
         )
     keeps = History if isinstance(tracker, RLS | CD) else Reservoir  # the plain History keeps no rows
     if not isinstance(tracker, RLS | CD | SAGA) or type(tracker.history) is not keeps:

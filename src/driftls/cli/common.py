@@ -96,8 +96,9 @@ def print_table(
 ) -> None:
     """A table with `words` columns of text, then numbers; below, what they mean and what to do next."""
     console, table = _console(), Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for place, name in enumerate(head):
-        table.add_column(name, justify="left" if place < words else "right", no_wrap=place > 0, overflow="fold")
+    for place, name in enumerate(head):  # on a narrow terminal text is broken, never a number
+        number = place >= words
+        table.add_column(name, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
     console.print(table)

@@ -172,7 +172,7 @@ def _table(rows: dict[str, dict[str, Any]], next_step: str) -> None:
     unit, scale = ("clicks in 10,000", 1e4) if first["clicks"] else ("reward", 1.0)
     table, notes = [], _explained(first["leading"], first["why"], first["warnings"])
     for name, row in sorted(rows.items(), key=lambda item: -item[1]["ctr"]):
-        counts = f"{row['evaluations']:,}", f"{row['lines']:,}", f"{row['us']:.2f}"
+        counts = f"{row['evaluations']:,}", f"{row['us']:.2f}"
         table.append([name, _number(row["ctr"]), " to ".join(map(_number, row["interval"])), *counts])
         if len(row["estimates"]) > 1:
             all_of = [f"{kind} {_number(scale * e['value'])}" for kind, e in row["estimates"].items()]
@@ -180,7 +180,8 @@ def _table(rows: dict[str, dict[str, Any]], next_step: str) -> None:
             notes.append(f"{name}: {', '.join(all_of)}; {support}.")
         if row["engine_reason"]:
             notes.append(f"{name}: in Python, since {row['engine_reason']}.")
-    print_table(["policy", unit, "95% interval", "counted", "lines", "µs a line"], table, notes=[*notes, next_step])
+    notes.insert(0, f"Of {first['lines']:,} lines, those that counted were learned; the best policy first.")
+    print_table(["policy", unit, "95% interval", "counted", "µs a line"], table, notes=[*notes, next_step])
 
 
 def _explained(leading: str, why: str, warnings: Sequence[str]) -> list[str]:
@@ -204,11 +205,13 @@ def _estimate(
     first = next(iter(found.values())).advice
     table, warnings, details = [], list[str](), []
     for name, e in sorted(found.items(), key=lambda item: -item[1].leading.value):
-        support = f"{e.effective:,.0f}", f"{e.largest_weight:.3g}", f"{e.without_support:.1%}"
-        table.append([name, f"{e.leading.value:.5f}", f"{e.leading.low:.5f} to {e.leading.high:.5f}", *support])
+        interval = f"{e.leading.low:.5f} to {e.leading.high:.5f}"
+        table.append([name, f"{e.leading.value:.5f}", interval, f"{e.effective:,.0f}"])
         warnings += [text for text in e.advice.warnings if text not in warnings]
-        details.append(f"{name}: {', '.join(f'{kind} {one.value:.5f}' for kind, one in e.estimates.items())}.")
-    head = ["policy", "reward a line", "95% interval", "effective lines", "largest weight", "without support"]
+        all_of = ", ".join(f"{kind} {one.value:.5f}" for kind, one in e.estimates.items())
+        support = f"largest weight {e.largest_weight:.3g}, {e.without_support:.1%} of the lines without support"
+        details.append(f"{name}: {all_of}; {support}.")
+    head = ["policy", "reward a line", "95% interval", "effective lines"]
     print_table(head, table, notes=[*_explained(first.name, first.why, warnings), *details])
 
 
