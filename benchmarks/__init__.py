@@ -154,6 +154,18 @@ BENCHMARKS = {
         ("variant", "regret", "over PEGE", "slope of log R_n, last tenfold"),
         (*CORE, "paper/actions.py", "environments.py", "paper*"),
     ),
+    "inputs": Benchmark(
+        "single sparse rows from Python: ours, river with dicts, exact by hand",
+        "features:inputs",
+        ("µs", "driftls", "river SGD, dicts", "exact by hand"),
+        (*CORE, "features"),
+    ),
+    "features": Benchmark(
+        "dicts and tables to arms: ours, FeatureHasher, VW's parsing",
+        "features:features",
+        ("", "µs each", "rows a second", "over ours"),
+        ("kernels/features.py", "features"),
+    ),
     "histories": Benchmark(
         "what a bounded history costs: streams and bandits ten times as long as the history",
         "histories:histories",

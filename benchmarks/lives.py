@@ -1,11 +1,10 @@
 """Long lives and threads: what a round, a key and the memory of a process cost after many of them.
 
-    python -m benchmarks lives [--quick] [--long] [--only ids keys memory threads]
+    python -m benchmarks lives [--quick] [--long] [--only ids keys memory]
 
 `ids`: arms that come and go, for policies that keep something for each; the cost of a round in each quarter of the run.
 `keys`: choices that wait for their rewards, saved and loaded. `memory`: default policies over many rounds; the process's
 memory, and the time of a round, after a tenth of them, at half and at the end. What is constant has a last column near 1.
-`threads`: two policies in two threads against one after the other, in rounds a second; the aim is 1.7 on two idle cores.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ def lives(options: Options) -> Table:
         "ids": _ids,
         "keys": _keys,
         "memory": _memory,
-        "threads": _threads,
     }
     rows = [row for name in options.wanted(parts) for row in parts[name](options)]
     return Table(rows, "Processor time. The last column: the last quarter over the second, or memory over the first.")
@@ -116,29 +114,6 @@ def _memory(options: Options) -> Iterator[list[Any]]:
                 begin, before = time.process_time(), n
         yield [f"{rounds:,} rounds, {name}: MB", *resident, None, resident[-1] / resident[0]]
         yield [f"{rounds:,} rounds, {name}: µs a round", *spent, None, spent[-1] / spent[1]]
-
-
-def _threads(options: Options) -> Iterator[list[Any]]:
-    """SAGA of d = 1,000, by `play`."""
-    rounds, dim, rng = 200 if options.quick else 2_000, 1_000, np.random.default_rng(0)
-    arms, rewards = rng.normal(size=(20 * ARMS, dim)), rng.normal(size=(20, ARMS))
-    policies = [LinUCB(dim, seed=seed) for seed in range(2)]
-
-    def work(policy: Any) -> None:
-        for _ in range(rounds // 20):
-            policy.play(arms, rewards)
-
-    found = []
-    for policy in policies:
-        work(policy)  # compiled, and with rows to draw from
-    for _ in range(3):
-        for threads in (1, 2):
-            begin = time.perf_counter()
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(work, policies))
-            found.append(2.0 * rounds / (time.perf_counter() - begin))
-    alone, together = max(found[::2]), max(found[1::2])
-    yield ["two policies, d = 1,000: rounds a second, one thread, two", alone, together, None, None, together / alone]
 
 
 def _player(policy: Any, arms: Any, rewards: Any, ids: Any) -> Callable[[], Any]:
