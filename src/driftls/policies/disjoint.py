@@ -105,6 +105,8 @@ class DisjointLinUCB(Policy):
             width = CentredWidth() if tracker.intercept else DiagonalWidth()
         super().__init__(dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own, features=features)
         self.tracker, self.most_arms = tracker, whole_number(most_arms, "most_arms", 1)
+        if not (self._auto or tracker.ridge_given or kappa is not None) and can_adapt(tracker, width):
+            self.strength = self._first = Strength(FIRST_RIDGE)
         self._index = ArmIndex(self.most_arms)
         self._units: Units | None = None
         self._pool: list[Hashable] = []
@@ -365,7 +367,7 @@ class DisjointLinUCB(Policy):
                 f"fast: {dim} {kind} features, too many for a matrix an arm: SAGA, with centred diagonal widths"
             )
         self._auto = False
-        if can_adapt(self.tracker, self.width):
+        if self.sigmas is not None and can_adapt(self.tracker, self.width):
             self.strength = self._first = Strength(FIRST_RIDGE)
 
     def _room(self, arms: int) -> None:

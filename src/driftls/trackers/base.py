@@ -18,7 +18,7 @@ from driftls.kernels import learn as kernels
 from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import TRACKER
 from driftls.persistence import Saveable
-from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule
+from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule, ridge
 from driftls.trackers import files
 from driftls.trackers.health import Health, Watch
 from driftls.trackers.settings import MOST_STEPS, flag, whole_number
@@ -45,7 +45,8 @@ class Tracker(Saveable):
     step_size : schedule
         gamma_n.
     regularisation : schedule
-        lambda_n per row; `ridge(total)` keeps n lambda_n constant, and ridge(1) is the default.
+        lambda_n per row; `ridge(total)` keeps n lambda_n constant. The default is ridge(1), and
+        in a `DisjointLinUCB` one that is found from the data.
     steps : int
         Inner steps a row.
     history : History
@@ -76,7 +77,7 @@ class Tracker(Saveable):
         dim: int,
         *,
         step_size: Any = 0.0,
-        regularisation: Any = 0.0,
+        regularisation: Any = None,
         steps: int = 1,
         history: History | None = None,
         seed: Seed = None,
@@ -87,7 +88,8 @@ class Tracker(Saveable):
         self.scale, self.intercept = flag(scale, "scale"), flag(intercept, "intercept")
         self.dim, self.steps = whole_number(dim, "dim", 1), whole_number(steps, "steps", 0, MOST_STEPS)
         self.step_size: Schedule = as_schedule(step_size, "step_size")
-        self.regularisation: Schedule = as_schedule(regularisation, "regularisation")
+        self.ridge_given = regularisation is not None  # else a policy may find it from the data
+        self.regularisation: Schedule = as_schedule(regularisation if self.ridge_given else ridge(1.0), "regularisation")
         if isinstance(self.regularisation, Normalised):
             raise SettingsError("regularisation cannot be Normalised: pass a number, a Power or ridge(total).")
         self.guard = flag(guard, "guard")

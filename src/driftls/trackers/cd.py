@@ -11,7 +11,6 @@ from driftls.errors import SettingsError
 from driftls.history import Reservoir
 from driftls.kernels import cd
 from driftls.kernels.parts import Part
-from driftls.schedules import ridge
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import check_discount, gram_of, plain, solve
 from driftls.trackers.settings import Common
@@ -50,9 +49,6 @@ class CD(Tracker):
     not_settings = ("guard", "step_size")
 
     def __init__(self, dim: int, *, steps: int = 4, discount: float = 1.0, **settings: Unpack[Common]) -> None:
-        settings["regularisation"] = (
-            ridge(1.0) if settings.get("regularisation") is None else settings["regularisation"]
-        )
         super().__init__(dim, step_size=0.0, steps=steps, seed=0, guard=False, **settings)
         history = settings.get("history")
         self.discount = check_discount(discount, self.regularisation, history)

@@ -61,9 +61,6 @@ class RLS(Tracker):
     not_settings: ClassVar[tuple[str, ...]] = ("steps", "guard", "step_size")
 
     def __init__(self, dim: int, *, discount: float = 1.0, method: str = "auto", **settings: Unpack[Common]) -> None:
-        settings["regularisation"] = (
-            ridge(1.0) if settings.get("regularisation") is None else settings["regularisation"]
-        )
         super().__init__(dim, step_size=0.0, steps=0, seed=0, guard=False, **settings)
         history = settings.get("history")
         check_size(self.dim)

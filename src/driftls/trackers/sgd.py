@@ -16,7 +16,7 @@ from driftls.inputs import as_rows
 from driftls.kernels import cg, gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
-from driftls.schedules import Normalised, ridge
+from driftls.schedules import Normalised
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import RLS, gram_of, plain
 from driftls.trackers.settings import MOST_STEPS, Drawing, flag, whole_number
@@ -36,7 +36,7 @@ class StochasticTracker(Tracker):
     """A scheme that descends the mean squared error of its history's rows; its target is RLS over them."""
 
     def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
-        settings = filled(settings, regularisation=ridge(1.0), steps=STEPS)
+        settings = filled(settings, steps=STEPS)
         whole_number(settings["steps"], "steps", 1, MOST_STEPS)
         super().__init__(dim, **settings)
 
