@@ -1,4 +1,4 @@
-"""What a caller passes as arms, as rows: looked at, and taken one by one."""
+"""What a caller passes to a policy: arms as rows, ids, rewards, weights; looked at before anything is changed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from driftls.errors import DimensionError, InputError
+from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
-from driftls.inputs import Rows, Stage, as_numbers, as_rows, fault, is_pair, is_sparse
-from driftls.kernels.rows import first_fault
+from driftls.inputs import Rows, Stage, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
+from driftls.kernels.rows import LARGEST, first_fault
 from driftls.policies.arm_index import plain_ids
 from driftls.trackers.settings import whole_number
 
@@ -111,3 +112,71 @@ def rounds_of(rows: Any, rewards: Any, names: Any, rounds: Any) -> tuple[int, in
     if rounds and (not count or not (still or total == rounds * count) or (names is not None and len(names) != count)):
         raise DimensionError(f"{rounds} rounds of {count} arms need {rounds * count} rows (or {count}), got {total}.")
     return rounds, count, still
+
+
+def check_weights(kappa: Any, sigmas: Any, epsilon: Any) -> None:
+    """kappa and sigmas at least 0, epsilon a probability."""
+    for name, value, most in (("kappa", kappa, 1e75), ("sigmas", sigmas, 1e75), ("epsilon", epsilon, 1.0)):
+        good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and 0.0 <= value <= most
+        if not (good or (name == "kappa" and value is None)):
+            raise SettingsError(f"{name} must lie in [0, {most:g}], got {value!r}.")
+
+
+def reward_of(reward: Any) -> float:
+    """A reward that can be learned."""
+    if reward is None:
+        raise InputError("learn needs a reward: learn(arms, reward, arm=k), or learn(reward=..., key=key).")
+    return as_number(reward, "a reward")
+
+
+def position_of(arm: Any, count: int) -> int:
+    """The position of an arm among `count`."""
+    if isinstance(arm, bool) or not isinstance(arm, int | np.integer) or not 0 <= arm < count:
+        raise InputError(f"arm must be a whole number in 0 ... {count - 1}, got {arm!r}.")
+    return int(arm)
+
+
+def allowed_arms(allowed: Any, count: int) -> NDArray[np.int64]:
+    """Which of the arms may be shown: a mask, or their positions."""
+    given = as_numbers(allowed, "allowed must be a vector")
+    given = given.astype(np.int64) if given.size == 0 else given
+    if given.dtype == bool:
+        if given.shape != (count,):
+            raise DimensionError(f"allowed must have an entry for each of {count} arms, got shape {given.shape}.")
+        mask = given.astype(np.int64)
+    else:
+        if (
+            given.ndim != 1
+            or given.dtype.kind not in "iu"
+            or (given.size and not 0 <= given.min() <= given.max() < count)
+        ):
+            raise InputError(f"allowed must be a mask, or positions in 0 ... {count - 1}, got {allowed!r}.")
+        mask = np.zeros(count, dtype=np.int64)
+        mask[given] = 1
+    if not mask.any():
+        raise InputError("allowed leaves no arm: at least one must be allowed.")
+    return mask
+
+
+def rewards_of(rewards: Any, shown: Any, rounds: int, count: int) -> tuple[Any, Any]:
+    """Rewards and shown positions of many rounds, looked at."""
+    if rewards is None:
+        if shown is not None:
+            raise InputError("shown says which arm a reward belongs to, but there are no rewards. Pass rewards=.")
+        return None, None
+    array = np.ascontiguousarray(as_numbers(rewards, "rewards must be a matrix"), dtype=np.float64)
+    expected = (rounds, count) if shown is None else (rounds,)
+    if array.shape != expected and not (shown is None and count == 1 and array.shape == (rounds,)):
+        raise DimensionError(f"rewards must have shape {expected}, got {array.shape}.")
+    if not (np.abs(array) < LARGEST).all():
+        raise InputError("rewards must be finite (and below 1e75), got one that is not. Nothing was learned.")
+    return array, None if shown is None else _positions(shown, rounds, count)
+
+
+def _positions(shown: Any, rounds: int, count: int) -> NDArray[np.int64]:
+    array = as_numbers(shown, "shown must be a vector")
+    if array.shape != (rounds,) or array.dtype.kind not in "iu":
+        raise DimensionError(f"shown must be {rounds} whole numbers, one a round, got {array.dtype} {array.shape}.")
+    if array.size and int(array.max()) >= count:
+        raise InputError(f"shown must be positions below {count} (or -1 for no arm of the pool), got {array.max()}.")
+    return np.ascontiguousarray(np.maximum(array, -1), dtype=np.int64)

@@ -18,12 +18,21 @@ from driftls.kernels import choose as kernels
 from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
-from driftls.policies.arms import as_block, first_dim, is_items, look_at
+from driftls.policies.arms import (
+    allowed_arms,
+    as_block,
+    first_dim,
+    is_items,
+    look_at,
+    position_of,
+    reward_of,
+    rewards_of,
+)
 from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.files import by_number, group, seeds_header, seeds_of, tracker_of, width_of
 from driftls.policies.keys import row_of, waiting_of
 from driftls.policies.model import Model
-from driftls.policies.policy import Policy, allowed_arms, position_of, reward_of, rewards_of
+from driftls.policies.policy import Policy
 from driftls.policies.tables import PAYS_AFTER, kind_of
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
@@ -90,10 +99,9 @@ class DisjointLinUCB(Policy):
         if dim is None and features is not None:
             dim = first_dim(features) if tracker is None else tracker.dim
         dim = whole_number(dim, "dim", 1)
-        self.reason = "given: tracker and width were chosen by the caller"
         self._auto = tracker is None and width is None
         if self._auto:
-            self.reason = "open: tracker and width are chosen when the first user is here"
+            self._reason = "open: tracker and width are chosen when the first user is here"
         tracker = (RLS(dim) if dim <= EXACT_UP_TO else SAGA(dim)) if tracker is None else tracker
         if tracker.dim != dim or len(tracker):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
@@ -359,11 +367,11 @@ class DisjointLinUCB(Policy):
         self.width = ExactWidth() if exact else CentredWidth()
         kind = "sparse" if sparse else "dense"
         if exact:
-            self.reason = f"exact: {dim} dense features and {arms} arms, for which exact widths are affordable"
+            self._reason = f"exact: {dim} dense features and {arms} arms, for which exact widths are affordable"
         elif dim <= EXACT_UP_TO:
-            self.reason = f"fast: {dim} {kind} features and {arms} arms: exact models, with centred diagonal widths"
+            self._reason = f"fast: {dim} {kind} features and {arms} arms: exact models, with centred diagonal widths"
         else:
-            self.reason = (
+            self._reason = (
                 f"fast: {dim} {kind} features, too many for a matrix an arm: SAGA, with centred diagonal widths"
             )
         self._auto = False
@@ -472,7 +480,7 @@ class DisjointLinUCB(Policy):
                 "seeds": seeds_header(self._seeds),
                 "sparse": self._stage.sparse,
                 "most_arms": self.most_arms,
-                "reason": self.reason,
+                "reason": self._reason,
                 "auto": self._auto,
                 "ids": self._index.header(),
                 "models": [],
@@ -497,7 +505,7 @@ class DisjointLinUCB(Policy):
         weights = {name: value for name, value in header["weights"].items() if value is not None}
         weights |= {"width": width_of(header), "most_arms": whole(header, "most_arms")}
         made = cls(tracker.dim, tracker=tracker, **weights)
-        made.reason, made._auto = str(header["reason"]), bool(header["auto"])
+        made._reason, made._auto = str(header["reason"]), bool(header["auto"])
         made._seeds = seeds_of(header["seeds"])
         if header["sparse"] is not None:
             made._start(bool(header["sparse"]), 1)

@@ -72,6 +72,7 @@ def likeliest(models: Sequence[Model], now: Strength, first: Strength, sigma2: f
     )
 
 
-def far(a: Strength, b: Strength) -> bool:
-    """Whether two strengths differ enough to matter."""
-    return any(abs(np.log(x / y)) > ENOUGH for x, y in zip(a, b))
+def next_strength(models: Sequence[Model], now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
+    """The likeliest strengths, or the present ones where the difference does not matter."""
+    new = likeliest(models, now, first, sigma2, both=both)
+    return new if any(abs(np.log(x / y)) > ENOUGH for x, y in zip(new, now)) else now

@@ -84,7 +84,7 @@ class LinUCB(SharedPolicy):
         self._adaptive = tracker is None and regularisation is None and kappa is None
         self._regularisation = ridge(1.0) if regularisation is None else as_schedule(regularisation, "regularisation")
         own, self._seed = generator_of(seed).spawn(2)
-        self._sigmas, self.reason = sigmas, "given: tracker and width were chosen by the caller"
+        self._sigmas = sigmas
         if tracker is None:
             tracker, width = self._parts(whole_number(dim, "dim", 1), sparse=False, recurring=False)
         elif width is None:
@@ -105,17 +105,17 @@ class LinUCB(SharedPolicy):
         lam, seed = self._regularisation, self._seed
         plain = RAW if self._raw else {}
         if dim <= EXACT_UP_TO and not sparse:
-            self.reason = f"exact: with {dim} dense features the exact method is affordable, and nothing is lost"
+            self._reason = f"exact: with {dim} dense features the exact method is affordable, and nothing is lost"
             return RLS(dim, regularisation=lam), ExactWidth()
         if recurring and not sparse and dim <= RAW_UP_TO:
             units = "" if dim <= RECURRING_UP_TO else ", in raw units"
-            self.reason = f"exact: {dim} dense features and arms that recur{units}: few widths have to be found anew"
+            self._reason = f"exact: {dim} dense features and arms that recur{units}: few widths have to be found anew"
             return RLS(dim, regularisation=lam, **(RAW if units else {})), ExactWidth()
         if recurring and not sparse:
-            self.reason = f"fast: {dim} features, too many for a {dim} x {dim} matrix: SAGA, with one phi for each arm"
+            self._reason = f"fast: {dim} features, too many for a {dim} x {dim} matrix: SAGA, with one phi for each arm"
             return SAGA(dim, regularisation=lam, seed=seed, **RAW), PhiWidth()
         kind = "sparse" if sparse else "dense"
-        self.reason = f"fast: {dim} {kind} features and arms that change: SAGA, with diagonal widths"
+        self._reason = f"fast: {dim} {kind} features and arms that change: SAGA, with diagonal widths"
         return SAGA(dim, regularisation=lam, seed=seed, **plain), DiagonalWidth()
 
     def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> None:
@@ -133,7 +133,7 @@ class LinUCB(SharedPolicy):
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         header, arrays = super().snapshot()
-        header["reason"], header["auto"] = self.reason, None
+        header["reason"], header["auto"] = self._reason, None
         if self._auto:
             if not isinstance(self._regularisation, Power):
                 raise SettingsError("regularisation is a function of n, which no file can hold before the first arms.")
@@ -146,7 +146,7 @@ class LinUCB(SharedPolicy):
         return header, arrays
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self.reason, auto, self._adaptive, self._raw = str(header["reason"]), header["auto"], False, False
+        self._reason, auto, self._adaptive, self._raw = str(header["reason"]), header["auto"], False, False
         self._auto = auto is not None
         if auto is not None:
             self._adaptive, self._sigmas = bool(auto["adaptive"]), auto["sigmas"]

@@ -16,14 +16,14 @@ from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import CorruptFileError, DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features import from_header as features_of
-from driftls.inputs import Rows, Stage, as_number, as_numbers, fault, is_sparse, sparse_rows
+from driftls.inputs import Rows, Stage, fault, is_sparse, sparse_rows
 from driftls.kernels import choose as kernels
 from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import POLICY
-from driftls.kernels.rows import LARGEST
 from driftls.persistence import Saveable, checked, expect, whole
-from driftls.policies.evidence import Strength, far, likeliest
+from driftls.policies.arms import allowed_arms, check_weights
+from driftls.policies.evidence import Strength, next_strength
 from driftls.policies.files import group, revive
 from driftls.policies.keys import Keys
 from driftls.policies.model import Model
@@ -47,6 +47,7 @@ class Policy(Saveable):
 
     rows_called: ClassVar[str] = "arm"  # what a row is, in an error
     disjoint: ClassVar[bool] = False
+    _reason = "given: tracker and width were chosen by the caller"
     play: Callable[..., NDArray[np.int64]]
     tracker: Tracker  # the model's; with one model an arm, what every arm gets a copy of
 
@@ -95,6 +96,14 @@ class Policy(Saveable):
         if not frame["sigmas"]:
             return float(frame["kappa"])
         return float(frame["sigmas"] * (np.sqrt(frame["errors"] / frame["learned"]) if frame["errors"] else 1.0))
+
+    @property
+    def reason(self) -> str:
+        """Why these parts were taken, and what was found from the data so far."""
+        if self.strength is None or not self.frame["learned"]:
+            return self._reason
+        noise = np.sqrt(self.frame["errors"] / self.frame["learned"])
+        return f"{self._reason}; from {self.frame['learned']:,.0f} rewards: ridge {self.strength.ridge:.3g}, noise {noise:.3g}"
 
     @property
     def epsilon(self) -> float:
@@ -295,10 +304,9 @@ class Policy(Saveable):
         units, models = self.units, [model for model in self._models if model is not None]
         assert units is not None
         strength = self.strength
-        if self._first is not None and strength is not None and self.frame["learned"] >= 4.0:
+        if strength is not None and self._first is not None and self.frame["learned"] >= 4.0:
             sigma2 = self.frame["errors"] / self.frame["learned"] or 1.0
-            new = likeliest(models, strength, self._first, sigma2, both=self.disjoint)
-            strength = new if far(new, strength) else strength
+            strength = next_strength(models, strength, self._first, sigma2, both=self.disjoint)
         moved = strength is not None and strength != self.strength
         change = units.look(strength.constant if strength is not None else None, force=moved)
         if moved and strength is not None:
@@ -438,71 +446,3 @@ class Policy(Saveable):
     @abstractmethod
     def functions(self) -> dict[str, Any]:
         """Schedules that are functions of n, which `load` has to be given again."""
-
-
-def check_weights(kappa: Any, sigmas: Any, epsilon: Any) -> None:
-    """kappa and sigmas at least 0, epsilon a probability."""
-    for name, value, most in (("kappa", kappa, 1e75), ("sigmas", sigmas, 1e75), ("epsilon", epsilon, 1.0)):
-        good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and 0.0 <= value <= most
-        if not (good or (name == "kappa" and value is None)):
-            raise SettingsError(f"{name} must lie in [0, {most:g}], got {value!r}.")
-
-
-def reward_of(reward: Any) -> float:
-    """A reward that can be learned."""
-    if reward is None:
-        raise InputError("learn needs a reward: learn(arms, reward, arm=k), or learn(reward=..., key=key).")
-    return as_number(reward, "a reward")
-
-
-def position_of(arm: Any, count: int) -> int:
-    """The position of an arm among `count`."""
-    if isinstance(arm, bool) or not isinstance(arm, int | np.integer) or not 0 <= arm < count:
-        raise InputError(f"arm must be a whole number in 0 ... {count - 1}, got {arm!r}.")
-    return int(arm)
-
-
-def allowed_arms(allowed: Any, count: int) -> NDArray[np.int64]:
-    """Which of the arms may be shown: a mask, or their positions."""
-    given = as_numbers(allowed, "allowed must be a vector")
-    given = given.astype(np.int64) if given.size == 0 else given
-    if given.dtype == bool:
-        if given.shape != (count,):
-            raise DimensionError(f"allowed must have an entry for each of {count} arms, got shape {given.shape}.")
-        mask = given.astype(np.int64)
-    else:
-        if (
-            given.ndim != 1
-            or given.dtype.kind not in "iu"
-            or (given.size and not 0 <= given.min() <= given.max() < count)
-        ):
-            raise InputError(f"allowed must be a mask, or positions in 0 ... {count - 1}, got {allowed!r}.")
-        mask = np.zeros(count, dtype=np.int64)
-        mask[given] = 1
-    if not mask.any():
-        raise InputError("allowed leaves no arm: at least one must be allowed.")
-    return mask
-
-
-def rewards_of(rewards: Any, shown: Any, rounds: int, count: int) -> tuple[Any, Any]:
-    """Rewards and shown positions of many rounds, looked at."""
-    if rewards is None:
-        if shown is not None:
-            raise InputError("shown says which arm a reward belongs to, but there are no rewards. Pass rewards=.")
-        return None, None
-    array = np.ascontiguousarray(as_numbers(rewards, "rewards must be a matrix"), dtype=np.float64)
-    expected = (rounds, count) if shown is None else (rounds,)
-    if array.shape != expected and not (shown is None and count == 1 and array.shape == (rounds,)):
-        raise DimensionError(f"rewards must have shape {expected}, got {array.shape}.")
-    if not (np.abs(array) < LARGEST).all():
-        raise InputError("rewards must be finite (and below 1e75), got one that is not. Nothing was learned.")
-    return array, None if shown is None else _positions(shown, rounds, count)
-
-
-def _positions(shown: Any, rounds: int, count: int) -> NDArray[np.int64]:
-    array = as_numbers(shown, "shown must be a vector")
-    if array.shape != (rounds,) or array.dtype.kind not in "iu":
-        raise DimensionError(f"shown must be {rounds} whole numbers, one a round, got {array.dtype} {array.shape}.")
-    if array.size and int(array.max()) >= count:
-        raise InputError(f"shown must be positions below {count} (or -1 for no arm of the pool), got {array.max()}.")
-    return np.ascontiguousarray(np.maximum(array, -1), dtype=np.int64)

@@ -19,12 +19,25 @@ from driftls.kernels import choose as kernels
 from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
 from driftls.policies.arm_index import plain_id, plain_ids
-from driftls.policies.arms import arm_rows, as_block, ids_of, is_items, look_at, one_arm, plain_rows, rounds_of
+from driftls.policies.arms import (
+    allowed_arms,
+    arm_rows,
+    as_block,
+    ids_of,
+    is_items,
+    look_at,
+    one_arm,
+    plain_rows,
+    position_of,
+    reward_of,
+    rewards_of,
+    rounds_of,
+)
 from driftls.policies.crossed import TABLE_FROM, CrossedStage
 from driftls.policies.files import group, tracker_of, width_of
 from driftls.policies.keys import row_of, waiting_of
 from driftls.policies.model import Model
-from driftls.policies.policy import Policy, allowed_arms, position_of, reward_of, rewards_of
+from driftls.policies.policy import Policy
 from driftls.policies.slots import ArmSlots
 from driftls.trackers import Tracker
 from driftls.trackers.settings import whole_number

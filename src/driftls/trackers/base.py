@@ -89,7 +89,9 @@ class Tracker(Saveable):
         self.dim, self.steps = whole_number(dim, "dim", 1), whole_number(steps, "steps", 0, MOST_STEPS)
         self.step_size: Schedule = as_schedule(step_size, "step_size")
         self.ridge_given = regularisation is not None  # else a policy may find it from the data
-        self.regularisation: Schedule = as_schedule(regularisation if self.ridge_given else ridge(1.0), "regularisation")
+        self.regularisation: Schedule = as_schedule(
+            regularisation if self.ridge_given else ridge(1.0), "regularisation"
+        )
         if isinstance(self.regularisation, Normalised):
             raise SettingsError("regularisation cannot be Normalised: pass a number, a Power or ridge(total).")
         self.guard = flag(guard, "guard")
