@@ -60,6 +60,7 @@ def test_a_worker_killed_from_outside_is_replaced_without_a_word(capfd):
         found[number] = worker
         if len(found) == 3:
             os.kill(worker, signal.SIGKILL)
+            assert gone(worker)
     assert sorted(found) == list(range(40))
     assert len(set(found.values())) > 2
     assert capfd.readouterr() == ("", "")
