@@ -292,6 +292,8 @@ def test_damaged_bytes_are_noticed_by_their_checksum(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_parquet_and_a_mixture_of_formats_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere: expected a log"):
+        read(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(LogFormatError, match=r"with \.parquet files in it, got none"):
         read(tmp_path / "empty")

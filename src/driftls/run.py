@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from driftls.errors import CorruptFileError, InputError, NewerFileError, missing_extra
+from driftls.errors import CorruptFileError, InputError, NewerFileError, missing_extra, storage_error
 from driftls.persistence import atomic
 
 __all__ = ["Run", "described", "interval"]
@@ -60,6 +60,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             for trace in kept["traces"].values():  # JSON has no infinity and no NaN: they are kept as null
                 trace[:] = [float("nan") if value is None else value for value in trace]
             run = msgspec.convert(kept, Run)
+        except OSError as error:
+            raise storage_error(error, path) from None
         except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptFileError(
                 f"{path}: not a run of driftls ({error}). Pass a file that Run.save wrote."

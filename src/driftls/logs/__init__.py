@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from driftls.errors import InputError, LogFormatError, SettingsError
+from driftls.errors import InputError, LogFormatError, MissingFileError, SettingsError
 from driftls.logs.events import Block, Event
 from driftls.logs.inspect import inspect
 from driftls.logs.log import Counts, EventLog, Log
@@ -82,6 +82,9 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
         if not isinstance(path, str | os.PathLike):
             raise InputError(f"read takes paths or events, got {type(path).__name__}. Pass files, or `Event`s.")
     paths = [os.fspath(path) for path in given]  # type: ignore[arg-type]
+    for path in paths:
+        if not os.path.exists(path):
+            raise MissingFileError(f"{path}: expected a log, got no such file or folder. Check the path.")
     reader: type[OpenBanditLog | ParquetLog | YahooLog] = YahooLog
     if os.path.isdir(paths[0]):
         reader = OpenBanditLog if is_open_bandit(paths[0]) else ParquetLog
