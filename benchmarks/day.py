@@ -22,7 +22,7 @@ from driftls.logs.events import Block
 from driftls.policies import DisjointLinUCB
 from driftls.policies.registry import as_disjoint, make
 from driftls.trackers import RAW, RLS, SAGA
-from driftls.widths import ExactWidth
+from driftls.widths import CentredWidth, ExactWidth
 
 DAY, DIM = 1_850_000, 136  # lines of a whole day, and features of a visitor
 LINES = 20_000  # of a day that is thinned, each of them a round
@@ -39,7 +39,9 @@ EXACT = "exact, tuned"
 POLICIES: dict[str, Callable[[int], Any]] = {
     EXACT: lambda seed: _exact(seed, *TUNED),
     "DisjointLinUCB, default": lambda seed: DisjointLinUCB(DIM, seed=seed),
-    "DisjointLinUCB over SAGA": lambda seed: DisjointLinUCB(DIM, tracker=SAGA(DIM, seed=seed), seed=seed),
+    "SAGA, centred widths": lambda seed: DisjointLinUCB(
+        DIM, tracker=SAGA(DIM, seed=seed), width=CentredWidth(), seed=seed
+    ),
     "random": lambda seed: as_disjoint(make("random", DIM, seed=seed), seed),
 }
 
