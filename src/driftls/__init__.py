@@ -13,6 +13,9 @@ __version__ = "0.2.0"
 _WHERE = {
     "driftls.trackers": ("CD", "GD", "OLS", "RLS", "SAG", "SAGA", "SVRG", "Diagonal"),
     "driftls.policies": ("DisjointLinUCB", "Greedy", "LinTS", "LinUCB", "Random", "SharedPolicy"),
+    "driftls.policies.registry": ("load",),
+    "driftls.widths": ("CentredWidth", "DiagonalWidth", "ExactWidth", "PhiWidth"),
+    "driftls.history": ("Growing", "Reservoir", "Window"),
     "driftls.schedules": ("Normalised", "Power", "ridge"),
     "driftls.features": ("CrossedArms", "Features"),
     "driftls.log_replay": ("replay",),
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
     from driftls.evaluation import evaluate as evaluate
     from driftls.features import CrossedArms as CrossedArms
     from driftls.features import Features as Features
+    from driftls.history import Growing as Growing
+    from driftls.history import Reservoir as Reservoir
+    from driftls.history import Window as Window
     from driftls.log_replay import replay as replay
     from driftls.policies import DisjointLinUCB as DisjointLinUCB
     from driftls.policies import Greedy as Greedy
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     from driftls.policies import LinUCB as LinUCB
     from driftls.policies import Random as Random
     from driftls.policies import SharedPolicy as SharedPolicy
+    from driftls.policies.registry import load as load
     from driftls.schedules import Normalised as Normalised
     from driftls.schedules import Power as Power
     from driftls.schedules import ridge as ridge
@@ -45,6 +52,10 @@ if TYPE_CHECKING:
     from driftls.trackers import SAGA as SAGA
     from driftls.trackers import SVRG as SVRG
     from driftls.trackers import Diagonal as Diagonal
+    from driftls.widths import CentredWidth as CentredWidth
+    from driftls.widths import DiagonalWidth as DiagonalWidth
+    from driftls.widths import ExactWidth as ExactWidth
+    from driftls.widths import PhiWidth as PhiWidth
 
 
 def __getattr__(name: str) -> Any:

@@ -152,7 +152,7 @@ class Space:
         column = self.columns.get(name)
         if column is None:
             text = str(name)
-            column = Column(self.prefix + text, self._groups.get(text, 0), text in self._categories)
+            column = Column(self.prefix + text, self._groups.get(text, 0), text in self._categories or text == "id")
             self.columns[name] = column
         return column
 

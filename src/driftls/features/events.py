@@ -149,7 +149,7 @@ class UserArmCrosses(EventFeatures):
     articles: int = field(kw_only=True)
     shared: bool = field(default=False, kw_only=True)
     constant: bool = field(default=False, kw_only=True)
-    _numbers: Numbers = field(default_factory=Numbers, init=False, repr=False, compare=False)
+    numbers: Numbers = field(default_factory=Numbers, init=False, repr=False, compare=False)
 
     @property
     def dim(self) -> int:
@@ -162,7 +162,7 @@ class UserArmCrosses(EventFeatures):
         if (block.pool != block.pool[:1]).any():
             raise InputError("these lines have several pools. Take those of one pool at a time: block.part(i, j).")
         begin, end = block.pool_start[block.pool[0] : block.pool[0] + 2]
-        numbers = self._numbers(block.pool_ids[begin:end], most=self.articles)
+        numbers = self.numbers(block.pool_ids[begin:end], most=self.articles)
         return CrossedArms(self._users(block), numbers, self.articles, self.shared)
 
     def _matrix(self, block: Block, users: Rows, line: Ints) -> Any:
@@ -170,7 +170,7 @@ class UserArmCrosses(EventFeatures):
         pools = pools[np.argsort(first)]  # articles get their numbers in the order in which lines name them
         entries = ranges(block.pool_start[pools], np.diff(block.pool_start)[pools])
         number = np.zeros(len(block.pool_ids), np.int64)
-        number[entries] = self._numbers(block.pool_ids[entries], most=self.articles)
+        number[entries] = self.numbers(block.pool_ids[entries], most=self.articles)
         at = number[block.candidates] + self.shared
         if self.shared:  # two copies of the visitor: block 0, then the article's own
             line, at = np.repeat(line, 2), np.stack([np.zeros_like(at), at], axis=1).ravel()
@@ -181,7 +181,7 @@ class UserArmCrosses(EventFeatures):
 
     def to_header(self) -> dict[str, Any]:
         """What a file keeps: the settings, and the articles in the order of their blocks."""
-        return {**super().to_header(), "ids": list(self._numbers.of)}
+        return {**super().to_header(), "ids": list(self.numbers.of)}
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def from_settings(kind: str, settings: dict[str, Any]) -> EventFeatures:
     kinds = {kind.__name__: kind for kind in (OuterProduct, UserOnly, UserArmCrosses, Hashed)}
     features: EventFeatures = kinds[kind](**settings)
     if isinstance(features, UserArmCrosses):
-        features._numbers(np.array(ids, np.int64), most=features.articles)
+        features.numbers(np.array(ids, np.int64), most=features.articles)
     return features
 
 

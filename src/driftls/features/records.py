@@ -43,7 +43,7 @@ class Features(FeatureMap):
         Which columns of users are crossed with which of items, as VW's `-q`: ``[("city", "colour"), ("*", "id")]``,
         where "*" is every column.
     categories : names of columns
-        Whose numbers are categories, such as ids.
+        Whose numbers are categories; `id` always is one.
     constant : bool
         A feature that is 1 in every arm.
 

@@ -13,7 +13,8 @@ from driftls.kernels.parts import indices, inner, integers, reals, rows_at, unit
 from driftls.kernels.rows import row
 
 SMALLEST = 1e-140  # the squares of anything smaller could vanish: taken for 0
-JUMP = 9.0  # a square that is so much larger than the mean square at the last look asks for another
+JUMP = 9.01  # a square that is so much larger than the mean square at the last look asks for another; irrational in x, so that
+# no whole numbers lie on it, and rounding does not decide
 FURTHER = 2.0  # and the next one that asks must be so much larger again: an outlier in every round is none
 
 

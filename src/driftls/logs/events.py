@@ -112,7 +112,9 @@ class Block:
         _refuse(np.any((self.pool < 0) | (self.pool >= pools)), "pool to name rows of the table of pools")
         _refuse(np.any((self.shown < 0) | (self.shown >= sizes[self.pool])), "shown to be positions in the pool")
         _refuse(nnz > 0 and self.user_index.min() < 0, "user indices of at least 0")
-        _refuse(self.propensity is not None and len(self.propensity) != n, "a propensity for each line")
+        chance = self.propensity
+        _refuse(chance is not None and len(chance) != n, "a propensity for each line")
+        _refuse(chance is not None and not ((chance > 0.0) & (chance <= 1.0)).all(), "propensities above 0, at most 1")
         _refuse(self.arm_features is not None and len(self.arm_features) != ids, "arm_features for each of pool_ids")
         _refuse(self.truth is not None and len(self.truth) != sizes[self.pool].sum(), "a truth for each candidate")
 
@@ -317,6 +319,8 @@ def _checked(event: Event, i: int) -> dict[str, Any]:
         raise InputError(
             f"event {i}: user indices must be at least 0 and increase. Sort them, and merge repeated ones."
         )
+    if row["propensity"] is not None and not 0.0 < row["propensity"] <= 1.0:
+        raise InputError(f"event {i}: `propensity` must be a probability above 0, got {event.propensity}.")
     for name in ("arm_features", "truth"):
         if row[name] is not None and len(row[name]) != arms:
             raise InputError(f"event {i}: got {len(row[name])} rows of `{name}` for {arms} arms.")

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from driftls.errors import InputError
 from driftls.logs.log import Log
 from driftls.logs.shown import Logging, Showing
 
@@ -65,6 +66,8 @@ def inspect(log: Log, *, progress: Callable[[int], None] | None = None) -> Summa
     >>> 26 <= summary.pool_min <= summary.pool_harmonic_mean <= summary.pool_mean <= summary.pool_max <= 45
     True
     """
+    if not isinstance(log, Log):
+        raise InputError(f"expected a log, got {type(log).__name__}. Pass read(path), or read(events).")
     showing, last = Showing(), None
     seen: dict[str, Any] = {"format": log.format, "clicks": 0.0, "user_dim": 0, "first_time": 0, "last_time": 0}
     seen |= {"pool_min": 0, "pool_max": 0}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -254,7 +255,7 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
 
     Parameters
     ----------
-    log : Log, SyntheticDay or iterable of Block
+    log : Log, SyntheticDay, or iterable of Block or Event
     path : path
         It appears under this name when it is complete. A file is replaced, a folder that holds something is not.
     progress : function of the number of lines written, optional
@@ -277,7 +278,7 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
     with whole(path, folder=by_day) as part, ExitStack() as files:
         writers: dict[str, _Writer] = {}
         lines = 0
-        for block in log.blocks(ROW_GROUP) if hasattr(log, "blocks") else log:
+        for block in log.blocks(ROW_GROUP) if hasattr(log, "blocks") else _as_blocks(log):
             table, day = _table(block), block.time // DAY if by_day else np.zeros(len(block))
             for number in np.unique(day):
                 name = f"day={np.datetime64(int(number), 'D')}/part-0.parquet" if by_day else ""
@@ -291,6 +292,18 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
                 progress(lines)
         if not writers:
             raise InputError("the log has no events: there is nothing to write.")
+
+
+def _as_blocks(log: Any) -> Iterator[Block]:
+    """Blocks as they come, and events in blocks."""
+    if not isinstance(log, Iterable):
+        raise InputError(f"expected a log, blocks or events, got {type(log).__name__}. Pass read(path), for example.")
+    items = iter(log)
+    for first in items:
+        if isinstance(first, Block):
+            yield first
+        else:
+            yield Block.from_events([first, *islice(items, ROW_GROUP - 1)])
 
 
 class _Writer:

@@ -362,13 +362,14 @@ class DisjointLinUCB(Policy):
     def _decide(self, sparse: bool, arms: int) -> None:
         """Choose tracker and width: what is exact where that is affordable, and no worse than exact where it is not."""
         dim = self.dim
-        exact = not sparse and dim <= EXACT_UP_TO and arms * dim * dim <= MOST_PRODUCTS
-        self.tracker = RLS(dim) if dim <= EXACT_UP_TO else SAGA(dim)
+        small = dim <= EXACT_UP_TO and not (self.features is not None and self.features.grows)  # and stays so
+        exact = not sparse and small and arms * dim * dim <= MOST_PRODUCTS
+        self.tracker = RLS(dim) if small else SAGA(dim)
         self.width = ExactWidth() if exact else CentredWidth()
         kind = "sparse" if sparse else "dense"
         if exact:
             self._reason = f"exact: {dim} dense features and {arms} arms, for which exact widths are affordable"
-        elif dim <= EXACT_UP_TO:
+        elif small:
             self._reason = f"fast: {dim} {kind} features and {arms} arms: exact models, with centred diagonal widths"
         else:
             self._reason = (
