@@ -33,6 +33,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]  # jobs done, of how many
 
+PULSE = 1.0  # seconds after which it is asked whether the workers still live
 DEATHS = 3  # of workers under one job, after which it is given up
 PATIENCE = 10.0  # seconds, for a scheduler to answer
 PIECES, PIECE = 64, 1 << 16  # of a file, that make its digest
@@ -106,8 +107,13 @@ def _in_processes(function: Callable[[Job], Result], jobs: Sequence[Job], count:
                 while todo and len(running) < count:
                     running[pool.submit(_alone, function, jobs[todo[0]])] = todo[0]
                     todo.popleft()
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                number, error = running.pop(future), future.exception()
+            done = wait(running, timeout=PULSE, return_when=FIRST_COMPLETED).done
+            if not done and any(not process.is_alive() for process in list(pool._processes.values())):
+                # what is handed over just when a worker dies can be lost without a word: all of it is done again
+                pool.shutdown(wait=False, kill_workers=True)
+                done = set(running)
+            for future in done:
+                number, error = running.pop(future), future.exception() if future.done() else BrokenProcessPool()
                 if isinstance(error, BrokenProcessPool):
                     deaths[number] += 1
                     if deaths[number] == DEATHS:
