@@ -26,9 +26,10 @@ from driftls.persistence import checked, expect
 
 Vector = NDArray[np.float64]
 GROWTH, LATER_GROWTH, LATER = 1.25, 1.6, 100.0  # of n until the next look, and from so many rows on
+SOONEST = 1.05  # of n until a feature that has become larger can ask for one
 CONSTANT = 1e-6  # of the mean square: less spread is none
 ENOUGH = 0.05  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
-NUMBERS = ("n", "next_look", "constant", "offset", "rewards", "reward_sum", "reward_squares")
+NUMBERS = ("n", "next_look", "soonest", "constant", "offset", "rewards", "reward_sum", "reward_squares")
 ARRAYS = ("count", "squares", "sums", "means", "unit", "limit")
 
 
@@ -109,7 +110,9 @@ class Units:
         """New units from all that was seen; None where they are hardly others than the old ones (unless forced)."""
         frame, arrays = self.frame, self.arrays
         n, count = frame["n"], arrays["count"]
-        frame.set(asked=0, next_look=max(n + 1.0, np.ceil((GROWTH if n < LATER else LATER_GROWTH) * n)))
+        frame.set(
+            asked=0, soonest=SOONEST * n, next_look=max(n + 1.0, np.ceil((GROWTH if n < LATER else LATER_GROWTH) * n))
+        )
         seen = (count > 0.0) & self.scale
         square = np.divide(arrays["squares"], count, out=np.ones(self.dim), where=seen)
         mean, spread = arrays["means"].copy(), square.copy()

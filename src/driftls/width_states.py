@@ -193,6 +193,14 @@ class ExactState(WidthState):
         if "bounds" in arrays:
             refuse((arrays["bounds"] < 0.0).any() or (arrays["stamps"] < 0.0).any(), "bounds")
 
+    def snapshot(self) -> tuple[dict[str, float], Arrays]:
+        """Bounds of another version of the inverse are worth nothing, and the version is not kept."""
+        numbers, arrays = super().snapshot()
+        keeper = self.tracker if self.own is None else self.own
+        if "stamps" in arrays and self.frame["version"] != keeper.frame["version"]:
+            arrays["stamps"][:] = 0.0
+        return numbers, arrays
+
     def _restored(self) -> None:
         self.frame["version"] = (self.tracker if self.own is None else self.own).frame["version"]
 
@@ -241,17 +249,34 @@ class CentredState(WidthState):
         self.frame["ridge"] = total
         self.sum_up()
 
+    def stand_at(self, squares: NDArray[np.float64], n: int) -> None:
+        raise SettingsError("a warm start is for widths in raw units. Use DiagonalWidth() or ExactWidth().")
+
+    def _weigh(self) -> None:
+        """lambda0 from the value of the constant."""
+        units = self.tracker.units
+        assert units is not None
+        self.frame["prior"] = self.frame["ridge"] / units.frame["constant"] ** 2
+
+    def snapshot(self) -> tuple[dict[str, float], Arrays]:
+        numbers, arrays = super().snapshot()
+        return numbers, arrays | {"rest": np.array([self.frame["rest"]])}
+
+    def restore(self, numbers: dict[str, float], arrays: Arrays) -> None:
+        rest = finite(arrays, "rest", np.zeros(1))
+        super().restore(numbers, arrays)
+        self.frame["rest"] = rest[0]
+
     def sum_up(self) -> None:
         """lambda0, and every feature's share in Q, afresh."""
-        frame, units = self.frame, self.tracker.units
-        assert units is not None
-        frame["prior"] = frame["ridge"] / units.frame["constant"] ** 2
+        frame = self.frame
+        self._weigh()
         if not frame["n"]:
             return
         sums = self.arrays["sums"]
         share = sums**2 * self.variances()
         share[-1] = 0.0
-        frame.arrays["share"][:] = share
+        self.arrays["share"][:] = share
         frame["rest"] = share.sum()
 
     def variances(self) -> NDArray[np.float64]:
@@ -279,7 +304,7 @@ class CentredState(WidthState):
         refuse((arrays["squares"] < 0.0).any(), "squares")
 
     def _restored(self) -> None:
-        self.sum_up()
+        self._weigh()
 
 
 class PhiState(WidthState):

@@ -181,11 +181,10 @@ class CentredWidth(Width):
         state = CentredState(
             tracker,
             {"score": centred.centred_score, "width2": centred.centred_width2, "enter": centred.centred_enter},
-            arrays={"squares": np.zeros(tracker.inner), "sums": np.zeros(tracker.inner)},
+            arrays={name: np.zeros(tracker.inner) for name in ("squares", "sums", "share")},
             scale=1.0,
             discount=discount_of(tracker),
             ridge=constant_ridge(tracker),
-            share=np.zeros(tracker.inner),
         )
         state.sum_up()
         return state

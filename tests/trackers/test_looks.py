@@ -25,7 +25,7 @@ def test_a_look_brings_theta_to_its_target(kind, tracker):
     X, y = correlated()
     one = tracker(12, seed=0).partial_fit(kind(X), y)
     before = one.tracking_error().relative
-    assert one.settle()
+    assert one.settle(1.0)
     assert one.tracking_error().relative < min(0.02, before)
     assert not one.settle()  # there is nothing new
 
@@ -34,7 +34,7 @@ def test_a_look_brings_theta_to_its_target(kind, tracker):
 def test_after_a_look_the_table_holds_the_residuals_of_theta(kind):
     X, y = correlated()
     one = SAGA(12, seed=0, history=Window(150)).partial_fit(kind(X), y)
-    one.settle()
+    one.settle(1.0)
     rows, targets = one.history.matrix()
     residual = rows @ one.coefficients() - targets
     kept = one.snapshot()[1]

@@ -64,7 +64,7 @@ class Hashing(Index):
     """Names to 32 bits; nothing has to be kept."""
 
     def __init__(self, dim: int) -> None:
-        super().__init__(hashed=1, size=dim)
+        super().__init__(hashed=1, dim=dim)
 
     def code(self, name: str) -> int:
         """A name's hash: the same in every process, on every machine."""
@@ -86,16 +86,16 @@ class Vocabulary(Index):
         if found is None:
             as_bytes(name)
             self.room(1)
-            found = self.of[name] = self.frame["size"]
+            found = self.of[name] = self.frame["dim"]
             self.keys[found] = -1
-            self.frame["size"] = found + 1
+            self.frame["dim"] = found + 1
         return found
 
     def room(self, names: int) -> None:
         """Make sure that so many names more can come."""
-        size = self.frame["size"]
+        size = self.frame["dim"]
         if size + names > len(self.keys):
-            keys = np.full(2 * (size + names), -1)  # by a factor: what is copied stays in proportion
+            keys = np.full(2 * (size + names), -1, np.int64)  # by a factor: what is copied stays in proportion
             keys[:size] = self.keys[:size]
             self.keys = keys
             self.frame.set(keys=keys, slots=np.empty(2 * len(keys), np.int32), slot_count=2 * len(keys))
@@ -104,12 +104,12 @@ class Vocabulary(Index):
     def cut(self, size: int) -> None:
         """Drop the names from this index on; none of them is part of a cross yet."""
         self.of = {name: index for name, index in self.of.items() if index < size}
-        self.frame["size"] = size
+        self.frame["dim"] = size
 
     def listed(self) -> list[Any]:
         """By index: a name, or the indices of the two that are crossed."""
         alone = iter(self.of)
-        keys = self.keys[: self.frame["size"]].tolist()
+        keys = self.keys[: self.frame["dim"]].tolist()
         return [next(alone) if key < 0 else [key >> 32, key & LOW] for key in keys]
 
     def fill(self, listed: Iterable[Any]) -> None:
@@ -120,8 +120,8 @@ class Vocabulary(Index):
             elif isinstance(entry, list) and len(entry) == 2 and all(k in range(place) for k in entry):
                 self.room(1)
                 self.keys[place] = (entry[0] << 32) | entry[1]
-                self.frame["size"] = place + 1
-            if self.frame["size"] != place + 1:
+                self.frame["dim"] = place + 1
+            if self.frame["dim"] != place + 1:
                 raise FileFormatError(f"expected a new name or two indices below {place}, got {entry!r}.")
         kernels.refill(self.frame.address, 0, 0)
 

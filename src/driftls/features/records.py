@@ -109,7 +109,7 @@ class Features(FeatureMap):
     @property
     def dim(self) -> int:
         """The length of an arm; with a vocabulary, by now."""
-        return int(self._index.frame["size"])
+        return int(self._index.frame["dim"])
 
     @property
     def names(self) -> list[str]:
@@ -243,7 +243,9 @@ class Features(FeatureMap):
             other = NOBODY.items if items is None else self._coded(self._items, items)
             n, k = len(one), len(other)
             if every:
-                return self._rows(one, other, np.stack([np.repeat(np.arange(n), k), np.tile(np.arange(k), n)]))
+                return self._rows(
+                    one, other, np.stack([np.repeat(np.arange(n), k), np.tile(np.arange(k), n)]).astype(np.int64)
+                )
             if items is not None and n != k:
                 raise InputError(f"expected an item for each user, got {n} and {k}. Use rounds for all pairs.")
             return self._rows(
@@ -360,7 +362,7 @@ class Pool:
         self.items, self.owner = items, owner  # a token of the features that know the codes
         self.longest, self.most = items.longest(), len(items.code) + len(items)
         self.fields = {"item_start": items.start, "item_code": items.code, "item_value": items.value}
-        self.fields["items"] = np.arange(len(items))
+        self.fields["items"] = np.arange(len(items), dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.items)

@@ -144,7 +144,7 @@ def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
         names = [(scalar(number, column) or (None,))[0] for number in names]
     there = [name for name in names if name is not None]
     code_of = dict(zip(there, space.categories(column, there)))
-    codes = np.full(size + 1, -1)
+    codes = np.full(size + 1, -1, np.int64)
     codes[used] = [code_of.get(name, -1) for name in names]
     return Cells(NONE, place, codes, NOTHING)
 

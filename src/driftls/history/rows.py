@@ -158,14 +158,15 @@ class History:
 
     def grow(self, before: int, after: int) -> None:
         """Rows of `after` features instead of `before`, and the constant behind them, if there is one."""
-        self.dim += after - before
-        self.frame["dim"] = self.dim
+        dim = self.dim + after - before
         if self.arrays and self.sparse:
             index = self.arrays["indices"]
             index[index == before] = after
         elif self.arrays:
-            values = np.zeros((len(self.arrays["values"]), self.dim))
+            values = np.zeros((len(self.arrays["values"]), dim))  # first: it may fail
             self.frame["values"] = self.arrays["values"] = widened(self.arrays["values"], values, before, after)
+        self.dim = dim
+        self.frame["dim"] = dim
 
     # -- files -----------------------------------------------------------------------------------------------------
 

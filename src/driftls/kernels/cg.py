@@ -11,6 +11,7 @@ from typing import Any
 from driftls.kernels.parts import entry, inner, reals, rows_at
 from driftls.kernels.rows import axpy, dot, norm2, row
 
+SMALLEST = 1e-250  # of a squared residual: what is smaller could vanish in a product
 ENOUGH = 1e-8  # of the squared residual of the normal equations, relative to that at the start
 
 
@@ -33,12 +34,14 @@ def descend(t: Any, rows: Any, n: int, most: int) -> None:
     for j in range(t.dim):
         direction[j] = left[j]
     for _ in range(most):
-        if not size > ENOUGH * first:
+        if not (size > ENOUGH * first and size > SMALLEST):
             break
         times_gram(t, rows, n, direction, product)
         curvature = 0.0
         for j in range(t.dim):
             curvature += direction[j] * product[j]
+        if not curvature > 0.0:
+            break
         step = size / curvature
         for j in range(t.dim):
             solution[j] += step * direction[j]

@@ -223,10 +223,11 @@ def play(p: Any, i: int, n: int) -> float:
         if p.resumed == 0:
             still = r > i and first[r] == first[r - 1]
             if rows.units != 0:
-                if not (still and ready):
-                    ready = True
+                same = still and ready
+                if not same:  # the first round may have given units to features: only from the second on they stand
+                    ready = still
                     scaled(rows, first[r], lines_of(p, count))
-                score(p, rows_at(rows.scratch), 0, count, 0, still)
+                score(p, rows_at(rows.scratch), 0, count, 0, same)
                 chosen[r] = pick(p, count)
                 note_round(p, rows, first[r], count, still)
                 if units(rows.units).asked != 0:  # the choice stands; other units come before it is learned

@@ -57,7 +57,7 @@ def sort(keys: Any, end: int) -> None:
 @inner
 def index_of(f: Any, code: int) -> Any:
     """The index of a name"""
-    return bucket(code & LOW, f.size) if f.hashed != 0 else code & LOW
+    return bucket(code & LOW, f.dim) if f.hashed != 0 else code & LOW
 
 
 @inner
@@ -65,11 +65,11 @@ def cross_of(f: Any, one: int, other: int) -> Any:
     """The index of a cross, a new one if it is new"""
     key = ((one & LOW) << 32) | (other & LOW)
     if f.hashed != 0:
-        return bucket(key, f.size)
+        return bucket(key, f.dim)
     slots, slot = indices(f.slots), slot_of(f, key)
     if slots[slot] < 0:
-        slots[slot], integers(f.keys)[f.size] = f.size, key
-        f.size += 1
+        slots[slot], integers(f.keys)[f.dim] = f.dim, key
+        f.dim += 1
     return slots[slot]
 
 
@@ -79,7 +79,7 @@ def refill(f: Any, i: int, n: int) -> float:
     keys, slots = integers(f.keys), indices(f.slots)
     for slot in range(f.slot_count):
         slots[slot] = -1
-    for j in range(f.size):
+    for j in range(f.dim):
         if keys[j] >= 0:
             slots[slot_of(f, keys[j])] = j
     return 0.0

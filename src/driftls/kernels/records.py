@@ -12,7 +12,8 @@ import numpy as np
 
 
 def record(integers: str, reals: str = "") -> np.dtype[Any]:
-    """The layout of a record with these fields."""
+    """The layout of a record with these fields; plain Python reads them as attributes, which none of NumPy's must hide."""
+    assert not [name for name in f"{integers} {reals}".split() if hasattr(np.record, name)]
     fields = [(name, np.int64) for name in integers.split()] + [(name, np.float64) for name in reals.split()]
     return np.dtype((np.record, fields))
 
@@ -37,7 +38,7 @@ UNITS = record(
     address dim centred intercept asked count squares sums means unit limit
     pool_count pool_squares pool_sums
     """,
-    "n next_look constant offset rewards reward_sum reward_squares",
+    "n next_look soonest constant offset rewards reward_sum reward_squares",
 )
 
 # Counters of a history: which kind, for how many rows there is room, how many are held, were ever seen, and how much
@@ -170,7 +171,7 @@ POLICY = record(
 # where a cross is found by its key in slots. groups: which columns are crossed. order, raw: room for one row.
 FEATURES = record(
     """
-    address hashed size constant keys slots slot_count groups columns
+    address hashed dim constant keys slots slot_count groups columns
     users items user_start user_code user_value item_start item_code item_value
     order raw indices values start
     """

@@ -19,6 +19,15 @@ FURTHER = 2.0  # and the next one that asks must be so much larger again: an out
 
 
 @inner
+def ask_soon(u: Any) -> None:
+    """A feature has become much larger: look now, or once n has grown a little since the last look, which reads all rows"""
+    if u.n >= u.soonest:
+        u.asked = 1
+    else:
+        u.next_look = min(u.next_look, u.soonest)
+
+
+@inner
 def note_one(u: Any, j: int, x: float) -> None:
     """Feature j has this value in a row"""
     if not abs(x) > SMALLEST:
@@ -31,7 +40,7 @@ def note_one(u: Any, j: int, x: float) -> None:
     squares[j] += x * x
     sums[j] += x
     if x * x > reals(u.limit)[j]:
-        u.asked = 1
+        ask_soon(u)
         reals(u.limit)[j] = FURTHER * x * x
 
 
@@ -66,7 +75,7 @@ def note_pool(u: Any, rows: Any, i: int, n: int, still: bool) -> None:
                         unit[j] = 1.0 / abs(value)
                         limit[j] = JUMP * value * value
                     if value * value > limit[j]:
-                        u.asked = 1
+                        ask_soon(u)
                         limit[j] = FURTHER * value * value
                     pool_count[j] += 1.0
                     pool_squares[j] += value * value

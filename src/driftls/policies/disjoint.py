@@ -184,13 +184,12 @@ class DisjointLinUCB(Policy):
                 if user is None or arm is None or (ids is None and items is None):
                     raise InputError("learn needs learn(user, reward, arm=k, ids=ids), or learn(reward=..., key=key).")
                 names = self._names(ids, items)
-                user = self._known_user(user)
                 position = position_of(arm, len(names))
                 name = names[position]
                 if names is not self._pool:
                     position = self._positions.get(name, -1)
             slot = self._known(name)
-            self._take_user(user, 1)
+            self._take_user(user if key is not None else self._known_user(user), 1)
             self._stage.y[0] = value
             self._learn_row(0, slot, position)
             if key is not None:
@@ -199,7 +198,7 @@ class DisjointLinUCB(Policy):
     def remember(self, key: Hashable, x: Any, name: Hashable) -> None:
         """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
         with self.lock:
-            key, name, rows = self.keys.new(key), plain_id(name), self._one(x)
+            key, name, rows = self.keys.new(key), plain_id(name), self._one(self._known_user(x))
             look_at(rows, self.rows_called)
             self.keys.waiting[key] = waiting_of(rows, 0, (name,))
 

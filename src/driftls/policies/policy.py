@@ -200,7 +200,11 @@ class Policy(Saveable):
         with self.lock:
             dim, need = whole_number(dim, "dim", self.dim), self._need
             if dim > self.dim:
-                self.tracker.grow(dim)
+                held, self.tracker.held = self.tracker.held, False
+                try:
+                    self.tracker.grow(dim)
+                finally:
+                    self.tracker.held = held
                 self.dim, self._need = dim, self.width.draws(dim) + 1
                 self.frame["draws"] = self.frame["draws"] // need * self._need
                 self.keys.grow(dim)

@@ -196,7 +196,7 @@ class SharedPolicy(Policy):
         """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
         with self.lock:
             key = self.keys.new(key)
-            rows, count = arm_rows(as_block(x), self.dim)
+            rows, count = self._arm_rows(x, single=True)
             if count != 1:
                 raise InputError(f"a choice must be one row, got {count}.")
             rows, k = one_arm(rows, 0, self.dim)
@@ -411,6 +411,7 @@ class SharedPolicy(Policy):
     def _open_rows(self, model: Model) -> None:
         """Take rows for this model from now on."""
         tracker = model.tracker
+        tracker.held = True
         self._put_model(0, model)
         self._stage = Stage(self.dim, constant=tracker.intercept)
         self._stage.start(bool(tracker.sparse))

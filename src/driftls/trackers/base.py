@@ -106,6 +106,7 @@ class Tracker(Saveable):
         self._state: dict[str, NDArray[Any]] = {}  # made when the first row tells whether rows are dense or sparse
         self._target: Any = None
         self._watch = Watch()
+        self.held = False  # by a policy, which has its addresses
 
     def _tape(self, seed: Seed, size: int = TAPE) -> Draws:
         return Draws(seed, max(size, self.steps + 1))  # at least what one row reads
@@ -145,12 +146,13 @@ class Tracker(Saveable):
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Take a block of rows: an array or a sparse matrix. Equal, to the bit, to taking them one by one."""
         targets = as_numbers(y, "y must be a vector")
-        rows: Any = as_rows(list(X) if is_pair(X) else X, self.dim)  # a tuple of rows is a matrix here
-        if targets.ndim != 1 or rows.shape[0] != targets.size:
-            raise DimensionError(
-                f"X must be a matrix and y a vector with one entry a row, got shapes {tuple(rows.shape)}, {targets.shape}."
-            )
         with self.lock:
+            rows: Any = as_rows(list(X) if is_pair(X) else X, self.dim)  # a tuple of rows is a matrix here
+            if targets.ndim != 1 or rows.shape[0] != targets.size:
+                raise DimensionError(
+                    "X must be a matrix and y a vector with one entry a row, "
+                    f"got shapes {tuple(rows.shape)}, {targets.shape}."
+                )
             if targets.size:
                 self._take(rows)
                 with np.errstate(over="ignore"):
@@ -203,7 +205,7 @@ class Tracker(Saveable):
                 status = kernels.learn(frame.address, first, last)
         except BaseException:
             frame["checked"] = 0
-            if len(self) == 0:
+            if len(self) == 0 and not self.held:
                 self.unstart()
             raise
         self._watch.check(self)
@@ -221,6 +223,7 @@ class Tracker(Saveable):
 
     def unstart(self) -> None:
         """The first rows were refused: the next ones may be of the other kind."""
+        self.held = False
         self._state, self.frame, self.units = {}, Frame(TRACKER), None
         self._stage = Stage(self.dim, constant=self.intercept)
         self.history.unopen()
@@ -284,9 +287,12 @@ class Tracker(Saveable):
     def grow(self, dim: int) -> None:
         """Take `dim` features from now on, as if there had been so many from the start: the new ones were always 0."""
         with self.lock:
+            if self.held:
+                raise SettingsError("this tracker is a policy's, which has to grow with it. Call policy.grow(dim).")
             before, dim = self.dim, whole_number(dim, "dim", self.dim)
             if dim == before:
                 return
+            self._try_room(dim + self.inner - before)
             sparse, kept = self.sparse, {name: self.frame[name] for name in (*files.NUMBERS, *self.numbers)}
             if sparse is not None:
                 self.refresh()
@@ -305,6 +311,19 @@ class Tracker(Saveable):
             if "residual" in state:
                 self.frame["residual"] = state["residual"]
             self.frame.set(**kept)
+
+    def _try_room(self, dim: int) -> None:
+        """Whether there is memory for so many coordinates: what can fail fails before anything is changed."""
+        rows = [len(self.history.arrays["values"])] if self.history.arrays and not self.history.sparse else []
+        shapes = [(count, dim) for count in (*rows, 16)] + [
+            (dim, dim) for array in self._state.values() if array.shape == (self.inner, self.inner)
+        ]
+        try:
+            _ = [np.empty(shape) for shape in shapes]
+        except (MemoryError, ValueError):
+            raise SettingsError(
+                f"there is no memory for {dim} features. Hash them: Features(dim=...). Nothing was changed."
+            ) from None
 
     def _out(self, count: int) -> NDArray[np.float64]:
         """Room for so many numbers that a kernel answers with."""

@@ -32,6 +32,7 @@ def snapshot(tracker: Tracker) -> tuple[dict[str, Any], dict[str, Any]]:
         "draws": tracker._draws.header(),
         "history": tracker.history.header(),
         "sparse": tracker.sparse,
+        "ridge_given": tracker.ridge_given,
         "health": tracker._watch.header(),
         "numbers": {name: tracker.frame[name] for name in (*NUMBERS, *tracker.numbers)},
     }
@@ -87,6 +88,7 @@ def takes(kind: Any, settings: dict[str, Any]) -> bool:
 
 def restore(tracker: Tracker, header: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Let a new tracker stand where the snapshot was taken; a file may say anything, so all of it is looked at."""
+    tracker.ridge_given = bool(header["ridge_given"])
     tracker._watch.restore(header["health"])
     tracker._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
     if tracker._draws.tape.size < tracker._draws_per_row:

@@ -23,6 +23,7 @@ from driftls.trackers.settings import MOST_STEPS, Drawing, flag, whole_number
 from driftls.units import Change
 
 SWEEPS = 8  # conjugate gradient steps at a look
+SETTLE_FROM = 1.2  # of the rows that there were the last time: looks may come more often than n grows
 STEPS = 8  # more steps track closer, at a cost in proportion
 AVERAGING = {None: gd.LAST, "polyak": gd.POLYAK, "tail": gd.TAIL}
 
@@ -250,10 +251,10 @@ class _TableTracker(StochasticTracker):
         super().look()
         self.settle()
 
-    def settle(self) -> bool:
-        """A few conjugate gradient steps over the rows held, if there are new ones; `look` says when."""
+    def settle(self, least: float = SETTLE_FROM) -> bool:
+        """A few conjugate gradient steps over the rows held, if there are enough new ones; `look` says when."""
         with self.lock:
-            if self.frame["settled"] == len(self):
+            if not len(self) or len(self) < least * self.frame["settled"]:
                 return False
             self._polish(self.coefficients(), SWEEPS)
             self.frame["settled"] = len(self)
@@ -262,7 +263,8 @@ class _TableTracker(StochasticTracker):
     def _polish(self, theta: NDArray[np.float64], sweeps: int) -> None:
         self._state["coords"][0] = theta
         with self._scratch():
-            self.frame["accounted"] = cg.polish(self.frame.address, sweeps, len(self.history))
+            total = cg.polish(self.frame.address, sweeps, len(self.history))
+        self.frame["accounted"] = total / max(len(self.history), 1)
 
     @contextmanager
     def _scratch(self) -> Iterator[NDArray[np.float64]]:
@@ -279,7 +281,7 @@ class _TableTracker(StochasticTracker):
 
     def explained(self) -> float:
         """b . theta at the last look: how much of the rewards' sum of squares the model accounts for, over all rows."""
-        return float(self.frame["accounted"]) * (len(self) / max(len(self.history), 1))
+        return float(self.frame["accounted"] * len(self))
 
     def freedom(self) -> float:
         """Effective degrees of freedom of the coefficients, sum_j (1 - ridge M_jj), probed with random signs."""
