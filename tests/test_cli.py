@@ -90,7 +90,7 @@ def test_help_has_examples(command):
         (["simulate", "--policy", "linucb", "--rounds", "0"], "Invalid value for '--rounds'"),
         (["simulate", "--policy", "linucb", "--nnz", "3"], "driftls: fixed-arms has no nnz.\n"),
         (["simulate", "--policy", "linucb", "--sigma", "-1"], "driftls: sigma must be at least 0"),
-        (["simulate", "--policy", "linucb", "--sigma", "nan"], "driftls: sigma must be at least 0"),
+        (["simulate", "--policy", "linucb", "--sigma", "nan"], "driftls: sigma must be finite"),
         (
             ["simulate", "--policy", "random", "--dim", "99999", "--arms", "99999"],
             "arms x dim must be at most 100,000,000",

@@ -480,13 +480,14 @@ def test_row_20_kappa_is_never_a_factor_of_the_step_size():
     """Below the widths and policies the word does not occur at all."""
     files = [
         SOURCE / f"{name}.py"
-        for name in ("schedules", "draws", "history", "paper/theory", "paper/actions", "environments")
+        for name in ("schedules", "draws", "history/rows", "paper/theory", "paper/actions", "environments")
     ]
     files += [*(SOURCE / "trackers").glob("*.py")]
     schemes = (
         "gd",
         "svrg",
         "sag",
+        "cg",
         "cd",
         "diagonal",
         "exact",

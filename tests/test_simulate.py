@@ -217,7 +217,7 @@ def test_progress_counts_rounds():
                 LinUCB(tracker=SAGA(DIM, history=Window(9), **RAW), width=PhiWidth()), e, 10, width_error=True
             ),
             SettingsError,
-            "this tracker has a Window",
+            "this tracker has dropped some",
         ),
     ],
 )

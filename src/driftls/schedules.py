@@ -45,7 +45,7 @@ def check_admissible(mu: float, c: float) -> None:
     low, high = admissible_c(mu)
     if not low < _number(c) < high:
         raise SettingsError(
-            f"c = {c!r} is outside of Theorem 1, which asks for 2/3 < mu*c/4 < 1. "
+            f"mu*c/4 is {float(mu) * _number(c) / 4.0:.4g}; Theorem 1 asks for 2/3 < mu*c/4 < 1. "
             f"With mu = {float(mu):g} choose c strictly between {low:.4g} and {high:.4g}."
         )
 

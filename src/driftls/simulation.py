@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from driftls.environments import Block, Pool
 from driftls.errors import DimensionError, SettingsError
-from driftls.history import Window
 from driftls.inputs import as_whole
 from driftls.policies import SharedPolicy
 from driftls.run import Run
@@ -177,8 +176,6 @@ class _Shadow:
     def __init__(self, policy: SharedPolicy) -> None:
         if policy.tracker.scale or policy.tracker.intercept:
             raise SettingsError("width_error is of raw units: the tracker needs scale=False, intercept=False.")
-        if isinstance(policy.tracker.history, Window):
-            raise SettingsError("width_error sums over all rows, but this tracker has a Window.")
         self.ridge = constant_ridge(policy.tracker) * np.eye(policy.dim)
         self.discount = discount_of(policy.tracker)
         self.A = np.zeros((policy.dim, policy.dim))
@@ -193,6 +190,8 @@ class _Shadow:
         self.A = self.discount**chosen.size * self.A + (X.T * weights) @ X
 
     def error(self, policy: SharedPolicy, environment: Pool, n: int) -> float:
+        if policy.tracker.history.dropped:
+            raise SettingsError("width_error sums over all rows, but this tracker has dropped some. Use Growing().")
         arms, ids = environment.round(n)
         dense: Any = arms.toarray() if isinstance(arms, sp.csr_array) else arms
         exact = np.sqrt(np.einsum("kd,dk->k", dense, np.linalg.solve(self.A + self.ridge, dense.T)))

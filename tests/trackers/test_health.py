@@ -30,7 +30,7 @@ SICK = {
     "feature 3 has a size": (lambda: SAG(DIM, seed=0, **RAW), {"size": 1e5}),
     "step of 1e-06 is too small": (lambda: GD(DIM, step_size=1e-6, seed=0, **RAW), {}),
     "too large": (lambda: GD(DIM, step_size=0.1, averaging=None, guard=False, seed=0, **RAW), {"noise": 3.0}),
-    "1 steps a row are too few": (lambda: SAG(DIM, step_size=Normalised(0.001), steps=1, seed=0), {}),
+    "1 steps a row are too few": (lambda: SAG(DIM, step_size=Normalised(0.001), steps=1, seed=0, **RAW), {}),
     "without an intercept": (lambda: SAGA(DIM, seed=0, **RAW), {"mean": 100.0}),
     "worse than predicting the mean": (lambda: GD(DIM, newest=True, **RAW), {"size": 1e5}),
 }

@@ -49,7 +49,7 @@ class LinUCB(SharedPolicy):
     >>> k = policy.choose(np.eye(3))
     >>> policy.learn(np.eye(3), 1.0, arm=k)
     >>> policy.reason
-    'exact: with 3 dense features the exact method is affordable, and nothing is lost'
+    'exact: with 3 dense features the exact method is affordable, and nothing is lost; from 1 rewards: ridge 1, noise 0'
 
     >>> from driftls.features import Features
     >>> policy = LinUCB(features=Features(cross="all"), seed=0)

@@ -428,6 +428,7 @@ class Policy(Saveable):
         self._rounds = whole(header, "rounds")
         self.features = None if header["features"] is None else features_of(header["features"])
         self.frozen = bool(header.get("frozen", False))
+        self.strength = self._first = None
         if header["strength"] is not None:
             numbers = checked(header["strength"], tuple[float, float, float, float])
             if not min(numbers) > 0.0:

@@ -198,6 +198,7 @@ class Tracker(Saveable):
                 elif status == kernels.ATTEND:
                     self.attend()
                     if first == last:
+                        frame["checked"] = 0
                         break
                 else:
                     row = f"after row {len(self)}" if status == kernels.DIVERGED else f"row {frame['fault_row']}"

@@ -28,10 +28,9 @@ class CD(Tracker):
         Coordinates moved a row.
     discount : float
         Each row counts `discount` times as much when the next one comes; the ridge is not discounted.
-    history : History, optional
-        `Window(capacity)` forgets rows exactly as they leave it. None keeps no rows: sums are enough.
-    dim, regularisation, scale, intercept
-        As for every `Tracker`.
+    dim, **settings
+        As for every `Tracker`: regularisation, history, scale, intercept. A `Window(capacity)` forgets rows exactly as they
+        leave it; without a history no rows are kept: sums are enough.
 
     Examples
     --------

@@ -27,10 +27,9 @@ class Diagonal(StochasticTracker):
     ----------
     discount : float
         Sums of squares shrink by this factor a row, so that later rows move theta more; for a theta* that moves.
-    history : History, optional
-        Not needed to learn. With `Growing()`, `target` and `tracking_error` can be asked for.
-    dim, regularisation, scale, intercept
-        As for every `Tracker`.
+    dim, **settings
+        As for every `Tracker`: regularisation, history, scale, intercept. A history is not needed to learn; with
+        `Growing()`, `target` and `tracking_error` can be asked for.
 
     Examples
     --------

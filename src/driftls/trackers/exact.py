@@ -38,10 +38,9 @@ class RLS(Tracker):
         when theta is asked for. "inverse" inverts after every row, the paper's slow baseline. "auto" takes the first
         where n lambda_n is constant and nothing is discounted, else the second. With a discount,
         "sherman-morrison" is classic recursive least squares, whose ridge fades with the rows.
-    history : History, optional
-        `Window(capacity)` forgets rows exactly as they leave it. None keeps no rows: sums are enough.
-    dim, regularisation, scale, intercept
-        As for every `Tracker`.
+    dim, **settings
+        As for every `Tracker`: regularisation, history, scale, intercept. A `Window(capacity)` forgets rows exactly as they
+        leave it; without a history no rows are kept: sums are enough.
 
     Examples
     --------

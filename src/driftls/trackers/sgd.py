@@ -287,12 +287,14 @@ class _TableTracker(StochasticTracker):
         """Effective degrees of freedom of the coefficients, sum_j (1 - ridge M_jj), probed with random signs."""
         if not len(self):
             return 0.0
-        signs = np.random.default_rng(len(self)).integers(0, 2, self.inner) * 2.0 - 1.0
-        signs[self.dim :] = 0.0
+        assert self.units is not None
+        seen = self.units.arrays["count"] > 0.0
+        signs = np.zeros(self.inner)
+        signs[: self.dim] = np.where(seen, np.random.default_rng(len(self)).integers(0, 2, self.dim) * 2.0 - 1.0, 0.0)
         with self.lock, self._scratch() as scratch:
             scratch[1] = signs
             traced = cg.trace(self.frame.address, 2 * SWEEPS, len(self.history))
-            return float(np.clip(self.dim - self.frame["ridge"] * traced, 0.0, self.dim))
+            return float(np.clip(seen.sum() - self.frame["ridge"] * traced, 0.0, self.dim))
 
     def stand_at(
         self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], n: int, max_norm2: float, max_y2: float
