@@ -116,3 +116,12 @@ def test_a_tracker_of_a_policy_is_looked_at_too():
     policy = LinUCB(tracker=SAGA(DIM, seed=0, **RAW), width=DiagonalWidth(), kappa=0.1, seed=0)
     with pytest.warns(LearningWarning, match="feature 3"):
         policy.play(X, y[:, None], rounds=4000)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+@pytest.mark.parametrize("make", [lambda: SAGA(DIM, seed=0), lambda: SAGA(DIM, seed=0, **RAW), lambda: GD(DIM, seed=0)])
+def test_rewards_that_are_all_alike_are_no_trouble(make, value):
+    X, _ = problem()
+    tracker = make().partial_fit(X, np.full(len(X), value))
+    assert len(tracker) == len(X) >= 1000
+    assert tracker.health.verdict

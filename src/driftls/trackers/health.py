@@ -67,6 +67,8 @@ class Watch:
 
 def look(tracker: Tracker, error2: float, baseline2: float) -> tuple[str, bool]:
     """The verdict on these mean squared errors, and whether it has to be told."""
+    if not baseline2 > 0.0:  # all rewards that were watched are alike
+        return "nothing to learn yet: no two rewards differ", False
     if error2 <= GOOD * baseline2:
         return "it learns", False
     history = tracker.history
