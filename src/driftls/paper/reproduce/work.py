@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import driftls
+from driftls.errors import LearningWarning
 from driftls.parallel import Cached, file_digest, key_of
 
 __all__ = ["Job", "Options", "Progress", "do"]
@@ -69,7 +71,9 @@ def do(
 
 
 def _result(job: Job) -> Any:
-    return job.function(**job.arguments)
+    with warnings.catch_warnings():  # that the paper's own settings learn slowly is what the page is about
+        warnings.simplefilter("ignore", LearningWarning)
+        return job.function(**job.arguments)
 
 
 def _tell(progress: Progress, before: int, of_all: int, done: int, of: int) -> None:
