@@ -32,7 +32,8 @@ def test_every_width(pair, check):
 
 
 def test_the_list_names_every_width_that_is_offered():
-    assert {type(pair()[1]) for pair in PAIRS.values()} == set(KINDS.values())
+    ours = {kind for kind in KINDS.values() if kind.__module__ == "driftls.widths"}  # the guide adds one of its own
+    assert {type(pair()[1]) for pair in PAIRS.values()} == ours
 
 
 class Wrong(DiagonalWidth):
