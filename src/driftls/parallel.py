@@ -104,7 +104,8 @@ def _in_processes(function: Callable[[Job], Result], jobs: Sequence[Job], count:
         while todo or running:
             pool = get_reusable_executor(count, timeout=60, initializer=_end_with, initargs=(os.getpid(),), env=one)
             with suppress(BrokenProcessPool):  # just now: those under way say so, too
-                while todo and len(running) < count:
+                # under whom a worker died waits for all others, then runs alone: so it is known who kills
+                while todo and len(running) < (1 if deaths[todo[0]] else count):
                     running[pool.submit(_alone, function, jobs[todo[0]])] = todo[0]
                     todo.popleft()
             done = wait(running, timeout=PULSE, return_when=FIRST_COMPLETED).done
@@ -118,7 +119,7 @@ def _in_processes(function: Callable[[Job], Result], jobs: Sequence[Job], count:
                     deaths[number] += 1
                     if deaths[number] == DEATHS:
                         raise _killed(number)
-                    todo.append(number)  # behind all others, since it may be what kills
+                    todo.append(number)
                     continue
                 if type(error).__name__ == "PicklingError":  # loky's words for it say nothing of a user's function
                     raise SettingsError(
