@@ -132,6 +132,29 @@ def test_a_large_feature_does_not_keep_saga_from_learning():
     assert error < 1.1 * best < 0.12  # the rewards have a standard deviation of 2
 
 
+@pytest.mark.parametrize("name", ["RLS", "CD", "SAGA"])
+def test_a_rare_feature_whose_first_value_is_near_0_does_not_make_predictions_explode(name):
+    """Sizes of a feature that was seen once or twice are chance, and ratios of chance values have no mean."""
+    rng, dim = np.random.default_rng(3), 300
+    rows = [(np.sort(rng.choice(dim, 8, replace=False)).astype(np.int32), rng.normal(size=8)) for _ in range(300)]
+    theta = rng.normal(size=dim)
+    y = [float(values @ theta[at]) for at, values in rows]
+    tracker = {"RLS": lambda: RLS(dim), "CD": lambda: CD(dim), "SAGA": lambda: SAGA(dim, seed=0)}[name]()
+    errors = []
+    for row, target in zip(rows, y):
+        errors.append(target - tracker.predict(row))
+        tracker.update(row, target)
+    assert np.mean(np.square(errors)) < 1.5 * np.var(y)
+
+
+def test_a_prediction_is_linear_once_a_feature_was_seen_ten_times():
+    tracker = RLS(1, intercept=False)
+    for n in range(12):
+        far = tracker.predict(np.array([1e6])) if n else 0.0
+        assert (abs(far - 1e6 * tracker.theta[0]) < 1e-3) == (n == 0 or n >= 10)
+        tracker.update(np.array([1.0]), 2.0)
+
+
 def test_a_constant_feature_is_none_beside_the_intercept():
     X, y = table(6, False)
     with_one = RLS(DIM + 1).partial_fit(np.column_stack([X, np.full(ROWS, 7.0)]), y)

@@ -7,8 +7,9 @@ the rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j 
     sparse rows: m_j = 0,      v_j = S_j/N_j,                    x' = x/sqrt(v)
 
 A dense feature whose spread is below a thousandth of its size counts as constant. m and v are frozen between two
-*looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a feature is suddenly three
-times as large as it was.
+*looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a value beyond three times its
+feature's size makes the unit a quarter larger. Until a feature was seen ten times, nothing is foretold beyond the sizes it
+had: its unit may be a chance value near 0.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ Vector = NDArray[np.float64]
 GROWTH, LATER_GROWTH, LATER = 1.25, 1.6, 100.0  # of n until the next look, and from so many rows on
 SOONEST = 1.05  # of n until a feature that has become larger can ask for one
 CONSTANT = 1e-6  # of the mean square: less spread is none
+LEAP = 3.0  # of a unit at a look, up to which coefficients are taken along
 ENOUGH = 0.05  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
 NUMBERS = ("n", "next_look", "soonest", "constant", "offset", "rewards", "reward_sum", "reward_squares")
 ARRAYS = ("count", "squares", "sums", "means", "unit", "limit")
@@ -68,9 +70,11 @@ class Change(NamedTuple):
         return T @ A @ T.T, T @ (b - (self.offset / self.before) * A[:, dim])
 
     def theta(self, theta: Vector) -> Vector:
-        """The coefficients that predict the same."""
+        """The coefficients that predict the same, where no unit has become more than three times as large: what was
+        learned from values near 0 says little of large ones, and a scheme begins from no more than that.
+        """
         dim = self.scale.size
-        out = theta / np.append(self.scale, np.ones(theta.size - dim))
+        out: Vector = theta / np.append(np.maximum(self.scale, 1.0 / LEAP), np.ones(theta.size - dim))
         if theta.size > dim:
             out[dim] = (theta[dim] * self.before - out[:dim] @ self.shift - self.offset) / self.after
         return out
@@ -84,6 +88,7 @@ class Units:
         self.arrays = {name: np.zeros(dim) for name in ARRAYS}
         self.arrays["unit"][:] = 1.0
         self.frame = Frame(UNITS)
+        self._asked: Any = memoryview(self.frame.fields["asked"])  # type: ignore[arg-type]
         self.frame.set(**self.arrays, dim=dim, next_look=1.0, constant=1.0)
         self.frame.set(intercept=intercept, centred=intercept and not sparse)
         if not sparse:
@@ -104,7 +109,7 @@ class Units:
     @property
     def asked(self) -> bool:
         """Whether it is time for a look."""
-        return bool(self.frame["asked"])
+        return self._asked[0] != 0  # type: ignore[no-any-return]
 
     def look(self, constant: float | None = None, *, force: bool = False) -> Change | None:
         """New units from all that was seen; None where they are hardly others than the old ones (unless forced)."""

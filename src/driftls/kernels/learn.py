@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from driftls.kernels.parts import call, counts, entry, indices, inner, integers, part, prefetch, reals, rows_at, units
 from driftls.kernels.rows import NOT_FINITE, dot, dot2, norm2, row, row_fault
 from driftls.kernels.units import note, note_reward, scaled
@@ -177,7 +179,8 @@ def watch(t: Any, rows: Any, i: int) -> None:
     """Squared errors of theta.x and of the mean of y on a row that is yet to be learned: means over recent rows"""
     x, at, n = row(rows, i)
     y = reals(rows.y)[i]
-    error, around = y - mean_of(t, x, at, n), y - t.mean_y
+    largest = np.sqrt(t.max_y2)  # so far: a guess beyond it is as wrong as that
+    error, around = y - max(-largest, min(largest, mean_of(t, x, at, n))), y - t.mean_y
     t.watched += 1.0
     share = 1.0 / min(t.watched, RECENT)
     t.progressive += share * (min(error * error, MOST_ERROR) - t.progressive)

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from driftls.kernels.parts import indices, inner, integers, reals, rows_at, units
 from driftls.kernels.rows import row
 
 SMALLEST = 1e-140  # the squares of anything smaller could vanish: taken for 0
-JUMP = 9.01  # a square that is so much larger than the mean square at the last look asks for another; irrational in x, so that
-# no whole numbers lie on it, and rounding does not decide
+JUMP = 9.01  # a square that is so much larger than the mean square at the last look may ask for another
 FURTHER = 2.0  # and the next one that asks must be so much larger again: an outlier in every round is none
+GROWN = (
+    1.5127  # it does so if the feature's unit, squared, would be so much larger; no ratio of small whole numbers lies
+)
+# on these, so that rounding does not decide
+FEW = 10.0  # rows with a feature, until when nothing is foretold beyond the sizes that it had
 
 
 @inner
@@ -25,6 +31,13 @@ def ask_soon(u: Any) -> None:
         u.asked = 1
     else:
         u.next_look = min(u.next_look, u.soonest)
+
+
+@inner
+def has_grown(u: Any, j: int, count: float, squares: float, sums: float, n: float) -> bool:
+    """Whether feature j would get a larger unit at a look after n rows, by its count and sums"""
+    square, mean = squares / count, sums / n if u.centred != 0 else 0.0
+    return (square - mean * mean * (n / (n + 1.0))) * reals(u.unit)[j] ** 2 > GROWN
 
 
 @inner
@@ -40,8 +53,9 @@ def note_one(u: Any, j: int, x: float) -> None:
     squares[j] += x * x
     sums[j] += x
     if x * x > reals(u.limit)[j]:
-        ask_soon(u)
         reals(u.limit)[j] = FURTHER * x * x
+        if has_grown(u, j, count[j], squares[j], sums[j], u.n + 1.0):
+            ask_soon(u)
 
 
 @inner
@@ -62,7 +76,7 @@ def note_pool(u: Any, rows: Any, i: int, n: int, still: bool) -> None:
     """Count dense rows i ... i + n - 1 by their sums, which are at hand if they are still those of the last call"""
     count, squares, sums, unit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.unit)
     pool_count, pool_squares, pool_sums = reals(u.pool_count), reals(u.pool_squares), reals(u.pool_sums)
-    limit = reals(u.limit)
+    limit, jumped = reals(u.limit), False
     if not still:
         for j in range(u.dim):
             pool_count[j], pool_squares[j], pool_sums[j] = 0.0, 0.0, 0.0
@@ -75,8 +89,7 @@ def note_pool(u: Any, rows: Any, i: int, n: int, still: bool) -> None:
                         unit[j] = 1.0 / abs(value)
                         limit[j] = JUMP * value * value
                     if value * value > limit[j]:
-                        ask_soon(u)
-                        limit[j] = FURTHER * value * value
+                        limit[j], jumped = FURTHER * value * value, True
                     pool_count[j] += 1.0
                     pool_squares[j] += value * value
                     pool_sums[j] += value
@@ -84,6 +97,8 @@ def note_pool(u: Any, rows: Any, i: int, n: int, still: bool) -> None:
         count[j] += pool_count[j]
         squares[j] += pool_squares[j]
         sums[j] += pool_sums[j]
+        if jumped and count[j] > 0.0 and has_grown(u, j, count[j], squares[j], sums[j], u.n + n):
+            ask_soon(u)
     u.n += float(n)
     if u.n >= u.next_look:
         u.asked = 1
@@ -103,9 +118,12 @@ def note_reward(u: Any, y: float) -> None:
 def scale(u: Any, rows: Any, i: int) -> None:
     """Standardise row i, in place"""
     x, at, n = row(rows, i)
-    unit, mean, count = reals(u.unit), reals(u.means), reals(u.count)
+    unit, mean, count, limit = reals(u.unit), reals(u.means), reals(u.count), reals(u.limit)
     for p in range(n):
         j = p if rows.sparse == 0 else at[p]
+        if j != u.dim and count[j] < FEW and x[p] * x[p] > limit[j] > 0.0:
+            # not noted yet, and beyond all that was: its unit may be a chance value near 0, and this one a thousand of them
+            x[p] = np.sqrt(limit[j]) if x[p] > 0.0 else -np.sqrt(limit[j])
         if j == u.dim:
             x[p] = u.constant
         elif count[j] == 0.0:  # never seen: its first value will be its unit
