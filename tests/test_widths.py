@@ -13,9 +13,10 @@ from driftls import ridge
 from driftls.draws import Draws
 from driftls.errors import CorruptFileError, SettingsError
 from driftls.history import Growing, Reservoir, Window
-from driftls.inputs import Stage, as_rows
+from driftls.inputs import as_rows
 from driftls.kernels import parts
 from driftls.schedules import Power
+from driftls.stage import Stage
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAGA, Diagonal
 from driftls.widths import KINDS, DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 

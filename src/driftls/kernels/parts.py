@@ -65,7 +65,7 @@ class Part:
         self.name = f"{function.__module__.rpartition('.')[2]}_{function.__name__}"
         self.used = list(inspect.signature(function).parameters)
         self._address = 0
-        self._call: Callable[..., float] | None = None
+        self.run: Callable[..., float] = self._first  # from the first call on, the machine code itself
         PARTS[self.name] = self
 
     @property
@@ -85,14 +85,14 @@ class Part:
 
         return load(self)
 
+    def _first(self, *arguments: Any) -> float:
+        address, kinds = self.address, [ctypes.c_int64] * len(self.arguments)
+        self.run = self.interpret if INTERPRET else ctypes.CFUNCTYPE(ctypes.c_double, *kinds)(address)
+        return self.run(*arguments)
+
     def __call__(self, *arguments: Any) -> float:
-        """Call an entry, without the interpreter's lock."""
-        call = self._call
-        if call is None:
-            address, kinds = self.address, [ctypes.c_int64] * len(self.arguments)
-            call = self.interpret if INTERPRET else ctypes.CFUNCTYPE(ctypes.c_double, *kinds)(address)
-            self._call = call
-        return call(*arguments)
+        """Call an entry, without the interpreter's lock; `run` is the same, for those who call it often."""
+        return self.run(*arguments)
 
     def interpret(self, *arguments: Any) -> float:
         """The same as plain Python."""

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
-from driftls.inputs import Rows, Stage, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
+from driftls.inputs import Rows, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels.rows import LARGEST, first_fault
 from driftls.policies.arm_index import plain_ids
+from driftls.stage import Stage
 from driftls.trackers.settings import whole_number
 
 FIRST_NAMES = 64

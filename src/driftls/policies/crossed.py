@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from driftls.features.crossed import CrossedArms
-from driftls.inputs import Stage, as_rows
+from driftls.inputs import as_rows
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import ROWS
 from driftls.kernels.score import crossed_score
 from driftls.policies.tables import ScoreTable, kind_of
+from driftls.stage import Stage
 from driftls.trackers import Tracker
 from driftls.widths import Width
 

@@ -13,7 +13,7 @@ from driftls.draws import Seed, generator_of
 from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.history import Mapped
-from driftls.inputs import Stage, as_rows
+from driftls.inputs import as_rows
 from driftls.kernels import choose as kernels
 from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
@@ -35,6 +35,7 @@ from driftls.policies.model import Model
 from driftls.policies.policy import Policy
 from driftls.policies.tables import PAYS_AFTER, kind_of
 from driftls.schedules import ridge
+from driftls.stage import Stage
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.settings import whole_number
 from driftls.units import Units
@@ -190,7 +191,7 @@ class DisjointLinUCB(Policy):
                     position = self._positions.get(name, -1)
             slot = self._known(name)
             self._take_user(user if key is not None else self._known_user(user), 1)
-            self._stage.y[0] = value
+            self._stage.reward[0] = value
             self._learn_row(0, slot, position)
             if key is not None:
                 self.keys.settle(key)
@@ -309,7 +310,9 @@ class DisjointLinUCB(Policy):
 
     def _known_user(self, user: Any) -> Any:
         """A user as a row: a dict by the policy's features."""
-        if type(user) is dict or isinstance(user, Mapping):
+        if type(user) is tuple or type(user) is np.ndarray:
+            return user
+        if isinstance(user, Mapping):
             return self._made(user)
         return self._fitting(user) if self._is_made(user) else user
 
@@ -343,7 +346,7 @@ class DisjointLinUCB(Policy):
 
     def _take_user(self, user: Any, arms: int) -> None:
         """Copy a user to where kernels read it; the first one decides whether users are dense or sparse."""
-        if self._stage.sparse is not None and self._stage.take_row(user):
+        if self._stage.take_row(user):
             return
         rows = self._one(user)
         if self._stage.sparse is None:

@@ -16,7 +16,7 @@ from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import CorruptFileError, DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features import from_header as features_of
-from driftls.inputs import Rows, Stage, fault, is_sparse, sparse_rows
+from driftls.inputs import Rows, fault, is_sparse, sparse_rows
 from driftls.kernels import choose as kernels
 from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM
 from driftls.kernels.parts import Frame
@@ -29,6 +29,7 @@ from driftls.policies.keys import Keys
 from driftls.policies.model import Model
 from driftls.policies.tables import ScoreTable
 from driftls.schedules import ridge
+from driftls.stage import Stage, view
 from driftls.trackers import RLS, Tracker
 from driftls.trackers.settings import whole_number
 from driftls.units import Units
@@ -68,7 +69,7 @@ class Policy(Saveable):
         self._need = width.draws(dim) + 1  # draws of one model in one round, and one for epsilon
         self._draws = Draws(seed, max(TAPE, 8 * self._need))
         self.frame = Frame(POLICY)
-        self._position = self.frame.fields["position"]
+        self._position = view(self.frame.fields["position"])
         self.frame.set(
             kappa=0.0 if kappa is None else kappa,
             sigmas=sigmas if kappa is None else 0.0,
@@ -235,7 +236,7 @@ class Policy(Saveable):
         if allowed is not None:
             self.frame["allowed"] = allowed
         try:
-            while (chosen := kernels.choose(self.frame.address, int(only_scores), count)) < 0.0:
+            while (chosen := kernels.choose.run(self.frame.address, only_scores, count)) < 0.0:
                 if chosen == -kernels.NO_DRAWS:
                     self._have_draws()
                 else:
@@ -245,7 +246,7 @@ class Policy(Saveable):
                 self.frame["allowed"] = 0
         if chosen < 0.0:
             raise self._fault(int(-chosen))
-        if self.units is not None and self.units.asked and not only_scores:
+        if not only_scores and (units := self.units) is not None and units.asked:
             self._look_at_units()  # what was noted of these arms asks for other units of their features
         return int(chosen)
 
@@ -262,7 +263,7 @@ class Policy(Saveable):
     def _learn_row(self, row: int, slot: int, position: int) -> None:
         """Learn one row of the stage with its reward; `position` is that of its arm in the pool, or -1."""
         self._position[0] = position
-        while status := kernels.learn_row(self.frame.address, row, slot):
+        while status := kernels.learn_row.run(self.frame.address, row, slot):
             if status == NO_ROOM:
                 self._make_room(row)
             elif status == kernels.NO_DRAWS:
@@ -272,7 +273,7 @@ class Policy(Saveable):
                 break
             else:
                 raise self._fault(int(status))
-        if self.units is not None and self.units.asked:
+        if (units := self.units) is not None and units.asked:
             self._look_at_units()
 
     def _make_room(self, row: int) -> None:

@@ -14,7 +14,7 @@ from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsE
 from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
 from driftls.history import Mapped
-from driftls.inputs import Stage, as_numbers
+from driftls.inputs import Rows, as_numbers
 from driftls.kernels import choose as kernels
 from driftls.kernels.rows import first_fault
 from driftls.persistence import whole
@@ -39,6 +39,7 @@ from driftls.policies.keys import row_of, waiting_of
 from driftls.policies.model import Model
 from driftls.policies.policy import Policy
 from driftls.policies.slots import ArmSlots
+from driftls.stage import Stage
 from driftls.trackers import Tracker
 from driftls.trackers.settings import whole_number
 from driftls.units import Units
@@ -128,10 +129,12 @@ class SharedPolicy(Policy):
         with self.lock:
             if key is not None:
                 key = self.keys.new(key)
-            rows, count = self._arm_rows(arms, items)
+            staged = type(arms) is Rows and items is None and self._take_plain(arms)
+            rows, count = (arms, arms.shape[0]) if staged else self._arm_rows(arms, items)
             names = ids_of(ids, count)
             mask = None if allowed is None else allowed_arms(allowed, count)
-            self._take(rows, count, recurring=names is not None)
+            if not staged:
+                self._take(rows, count, recurring=names is not None)
             self._offer(names, count)
             chosen = self._chosen(count, allowed=mask)
             self._rounds += 1
@@ -164,6 +167,8 @@ class SharedPolicy(Policy):
             else:
                 if arms is None:
                     raise InputError("learn needs learn(arms, reward, arm=k), or learn(reward=..., key=key).")
+                if ids is None and items is None and type(arms) is Rows and self._learn_plain(arms, arm, value):
+                    return
                 rows, count = self._arm_rows(arms, items, single=arm is None)
                 if arm is None and count != 1:
                     raise InputError(f"{count} arms and one reward: say which of them it belongs to, with arm=.")
@@ -173,6 +178,16 @@ class SharedPolicy(Policy):
             self._learn_one(rows, k, name, value)
             if key is not None:
                 self.keys.settle(key)
+
+    def _learn_plain(self, rows: Rows, arm: Any, value: float) -> bool:
+        """One of some sparse arms in plain arrays, for a model that is there; False if they must be looked at."""
+        if not self._models or self._crossed.on or type(arm) is not int or arm < 0:
+            return False
+        if not self._stage.take_one_of(rows, arm):
+            return False
+        self._stage.reward[0] = value
+        self._learn_row(0, -1, 0)
+        return True
 
     def _learn_one(self, rows: Any, k: int, name: tuple[Hashable, ...], value: float) -> None:
         """Row k, with its reward and perhaps the id of its arm."""
@@ -366,6 +381,10 @@ class SharedPolicy(Policy):
         else:
             self._crossed.leave(self._stage)
             self._stage.take(plain_rows(rows, self.dim))
+
+    def _take_plain(self, rows: Rows) -> bool:
+        """Sparse arms in plain arrays, for a model that is there, at once; False if they must be looked at."""
+        return bool(self._models) and not self._crossed.on and self._stage.take_block(rows)
 
     def _take_arm(self, rows: Any, k: int) -> int:
         """Copy the row of arm k to where kernels read it, and tell which row it is there."""

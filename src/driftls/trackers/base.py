@@ -13,12 +13,13 @@ from driftls import schedules
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import DimensionError, SettingsError
 from driftls.history import History, Mapped, from_header
-from driftls.inputs import Stage, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
+from driftls.inputs import as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels import learn as kernels
 from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import TRACKER
 from driftls.persistence import Saveable
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule, ridge
+from driftls.stage import Stage, view
 from driftls.trackers import files
 from driftls.trackers.health import Health, Watch
 from driftls.trackers.settings import MOST_STEPS, flag, whole_number
@@ -137,10 +138,10 @@ class Tracker(Saveable):
     def update(self, x: Any, y: float) -> None:
         """Take one row: a dense vector, a sparse row, or (indices, values). Equal to `partial_fit` of a block of one."""
         with self.lock:
-            if not (type(y) is float and self._stage.sparse is not None and self._stage.take_row(x)):
+            if not (type(y) is float and self._stage.take_row(x)):
                 y = as_number(y, "y")
                 self._take(self._one_row(x))
-            self._stage.y[0] = y
+            self._stage.reward[0] = y
             self._learn(0, 1)
 
     def partial_fit(self, X: Any, y: Any) -> Self:
@@ -186,9 +187,8 @@ class Tracker(Saveable):
     def _learn(self, first: int, last: int) -> None:
         """Take rows of the stage, making room and attending to the state where the kernel asks for it."""
         frame, block = self.frame, last - first > 1
-        status = kernels.learn(frame.address, first, last)
         try:
-            while status:
+            while status := kernels.learn.run(frame.address, first, last):
                 first = frame["done"]
                 if status == kernels.NO_ROOM:
                     self.make_room(self._stage.frame, first, last, block)
@@ -203,13 +203,13 @@ class Tracker(Saveable):
                 else:
                     row = f"after row {len(self)}" if status == kernels.DIVERGED else f"row {frame['fault_row']}"
                     raise fault(int(status), row, self.dim)
-                status = kernels.learn(frame.address, first, last)
         except BaseException:
             frame["checked"] = 0
             if len(self) == 0 and not self.held:
                 self.unstart()
             raise
-        self._watch.check(self)
+        if self._seen[0] >= self._watch.next:
+            self._watch.check(self)
 
     def start(self, sparse: bool, units: Units | None = None) -> None:
         """The first rows are here: dense or sparse, from now on. `units` are those of a policy with a model an arm."""
@@ -259,6 +259,7 @@ class Tracker(Saveable):
             **schedules.fields(self.step_size, "step"),
             **schedules.fields(self.regularisation, "ridge"),
         )
+        self._seen = view(self.history.counts.fields["seen"])
         self._out(1)
         self._begin()
 
@@ -413,7 +414,7 @@ class Tracker(Saveable):
     def predict(self, X: Any) -> Any:
         """theta . x for a row (a number) or for each row of a block (a vector), in O(nnz) each."""
         with self.lock:
-            if self._stage.sparse is not None and self._stage.take_row(X):
+            if self._stage.take_row(X):
                 self.refresh()
                 return self._predicted(1).item(0)
             if not is_pair(X) and not is_sparse(X):
@@ -427,10 +428,12 @@ class Tracker(Saveable):
             return float(found[0]) if single else found
 
     def _predicted(self, count: int) -> NDArray[np.float64]:
-        out = self._out(count)
-        if status := kernels.predict(self.frame.address, 0, count):
+        out: Any = self.frame.arrays["out"]
+        if out.size < count:
+            out = self._out(count)
+        if status := kernels.predict.run(self.frame.address, 0, count):
             raise fault(int(status), f"row {self.frame['fault_row']}", self.dim)
-        return out[:count]
+        return out[:count]  # type: ignore[no-any-return]
 
     def tracking_error(self) -> TrackingError:
         """||theta - target.theta||, absolute and relative to ||target.theta||."""

@@ -1,0 +1,225 @@
+"""The stage: rows on their way to a kernel, copied to where it can read them.
+
+Kernels never read a caller's sparse arrays: another thread could change an index between the look at it and its use.
+Only large dense blocks are read in place, where no number can lead out of an array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls.inputs import FLOAT, INDEX, Rows, as_float, fault, pointed
+from driftls.kernels.parts import Frame
+from driftls.kernels.records import ROWS
+from driftls.kernels.rows import BAD_INDEX, BAD_POINTER, UNSORTED, copy_in
+
+MOST_INDEX = np.iinfo(np.int32).max
+IN_PLACE_FROM = 1 << 14  # numbers: below it a copy costs less than finding out where an array lies
+view: Any = memoryview
+OTHER = (TypeError, ValueError, IndexError)  # what a view says of an array of another type or shape than its own
+
+
+class Stage:
+    """Rows on their way to a kernel: the arrays of a record of rows, filled anew by every call.
+
+    `constant` puts a feature that is always 1 behind the others: the intercept of a model. Single rows and small blocks
+    are copied through views of the arrays, which take nothing but arrays of their own type and of the right length.
+    """
+
+    def __init__(self, dim: int, *, constant: bool = False) -> None:
+        self.dim, self.inner, self.constant = dim, dim + constant, constant
+        self.frame, self.scratch = Frame(ROWS), Frame(ROWS)
+        self.units: Frame | None = None
+        self.sparse: bool | None = None
+        self._used = view(self.frame.fields["room"])  # entries of sparse rows: no pointer leads beyond them
+        self.y = self.values = np.zeros(0)
+        self._row = view(self.values)
+        self._in_place = False
+
+    def start(self, sparse: bool) -> None:
+        """From now on rows are kept dense, or sparse."""
+        self.sparse = sparse
+        self.frame.set(sparse=sparse, dim=self.inner)
+        if sparse:
+            self._source = Frame(ROWS)  # rows as they came, before the constant is put behind each
+            self._source_used = view(self._source.fields["room"])
+            self.frame["source"] = self._source
+        self.lines(1)
+        self._room(64 if sparse else self.inner)
+
+    def measure(self, units: Frame) -> None:
+        """Rows will be standardised by these units, in a place beside."""
+        self.units = units
+        self.scratch.set(sparse=bool(self.sparse), dim=self.inner)
+        self.frame.set(units=units, scratch=self.scratch)
+        self._scratch_room()
+
+    def _scratch_room(self) -> None:
+        size, lines = self.values.size, self.y.size
+        self.scratch.set(values=np.zeros(size), y=np.zeros(lines), count=lines, room=size)
+        self.scratch.set(start=np.zeros(lines, np.int64), stop=np.zeros(lines, np.int64))
+        self.scratch["indices"] = np.zeros(size if self.sparse else 1, np.int32)
+
+    def _room(self, size: int) -> None:
+        """Have room for so many values."""
+        if self.values.size < size:
+            self.values, indices = np.zeros(size), np.zeros(size if self.sparse else 0, np.int32)
+            self._values, self._row = view(self.values), view(self.values)[: self.dim]
+            if self.sparse:
+                self.frame["indices"], self._indices = indices, view(indices)
+                raw, at = np.zeros(size), np.zeros(size, np.int32)
+                self._source.set(indices=at, values=raw)
+                self._raw_indices, self._raw_values = view(at), view(raw)
+            elif self.constant:
+                self.values[self.dim] = 1.0
+        elif not self._in_place:
+            return
+        self.frame["values"], self._in_place = self.values, False
+        if self.units is not None:
+            self._scratch_room()
+
+    def lines(self, count: int) -> None:
+        """Have room for so many rows."""
+        if self.y.size < count:
+            self.y, stop = np.zeros(count), np.zeros(count, np.int64)
+            self.reward, self._stop = view(self.y), view(stop)
+            self.frame.set(y=self.y, start=np.zeros(count, np.int64), stop=stop, count=count)
+            if self.sparse:
+                self._source["start"] = starts = np.zeros(count + 1, np.int64)
+                self._starts = view(starts)
+            if self.units is not None:
+                self._scratch_room()
+
+    def take_row(self, x: Any) -> bool:
+        """One row in one of the common forms, a vector or (indices, values), at once; False if it needs `take`."""
+        try:
+            if not self.sparse:
+                if self._in_place:
+                    self._room(self.inner)
+                self._row[:] = x
+                return True
+            if type(x) is not tuple:
+                return False
+            indices, values = x
+            n = len(values)
+            self._indices[:n], self._values[:n] = indices, values
+            if self.constant:
+                self._indices[n], self._values[n] = self.dim, 1.0
+                n += 1
+            self._stop[0] = self._used[0] = n
+            return True
+        except OTHER:
+            return False
+
+    def take_one_of(self, rows: Rows, k: int) -> bool:
+        """Row k of sparse rows in arrays of the common types, as row 0, at once; False if it needs `take_one`."""
+        indices, values, start, dim = rows
+        try:
+            first, last = start[k], start[k + 1]
+            good = dim == self.dim and 0 <= first <= last <= len(values)
+            return bool(good) and self.take_row((indices[first:last], values[first:last]))
+        except OTHER:
+            return False
+
+    def take_block(self, rows: Rows) -> bool:
+        """Sparse rows in arrays of the common types, at once; False if they need `take`."""
+        if not self.sparse or rows.dim != self.dim:
+            return False
+        indices, values, start, _ = rows
+        try:
+            count, used = len(start) - 1, len(values)
+            if count < 1 or count > len(self._stop) or used + count > len(self._values):
+                return False
+            self._starts[: count + 1] = start
+            if self._starts[count] != used:
+                return False
+            self._raw_indices[:used], self._raw_values[:used] = indices, values
+        except OTHER:
+            return False
+        self._copy_in(used, count)
+        return True
+
+    def _copy_in(self, used: int, count: int) -> None:
+        self._source_used[0] = used
+        if status := copy_in.run(self.frame.address, self.dim if self.constant else -1, count):
+            raise fault(int(status), "X", self.dim)
+
+    def take(self, rows: NDArray[Any] | Rows) -> int:
+        """A block of rows that `as_rows` has looked at; returns how many there are."""
+        count = int(rows.shape[0])
+        self.lines(count)
+        if self.sparse:
+            self._take_sparse(rows if isinstance(rows, Rows) else _nonzeros(rows), count)
+        elif isinstance(rows, Rows):
+            self._take_scattered(rows, count)
+        elif (
+            rows.dtype == FLOAT
+            and rows.size >= IN_PLACE_FROM
+            and rows.flags.carray
+            and not (self.constant or self.units)
+        ):
+            self.frame["values"], self._in_place = rows, True
+        else:
+            self._dense(count)[:, : self.dim] = rows if rows.dtype == FLOAT else as_float(rows)
+        return count
+
+    def take_one(self, rows: NDArray[Any] | Rows, k: int) -> None:
+        """Row k of a block that `as_rows` has looked at, as row 0."""
+        if isinstance(rows, np.ndarray):
+            if not self.take_row(rows[k]):
+                self.take(rows[k : k + 1])
+            return
+        indices, values, start, _ = rows
+        first, last = int(start[k]), int(start[k + 1])
+        if not 0 <= first <= last <= min(indices.size, values.size):
+            raise fault(BAD_POINTER, "X", self.dim)
+        if not self.take_row((indices[first:last], values[first:last])):
+            self.take(Rows(indices[first:last], values[first:last], np.array([0, last - first]), self.dim))
+
+    def _dense(self, count: int) -> NDArray[np.float64]:
+        """Room for dense rows, with their constants in it."""
+        self._room(count * self.inner)
+        out = self.values[: count * self.inner].reshape(count, self.inner)
+        if self.constant:
+            out[:, self.dim] = 1.0
+        return out
+
+    def _take_sparse(self, rows: Rows, count: int) -> None:
+        indices, values, start, _ = rows
+        if indices.dtype != INDEX:  # what does not fit must not become another index
+            indices = np.clip(indices, -1 if indices.dtype.kind == "i" else 0, MOST_INDEX).astype(INDEX)
+        if values.dtype != FLOAT:
+            values = as_float(values)
+        self._source.arrays["start"][: count + 1] = start
+        used = self._starts[count]
+        if not 0 <= used <= min(indices.size, values.size):
+            raise fault(BAD_POINTER, "X", self.dim)
+        if self.values.size < used + count:
+            self._room(2 * (used + count))
+        self._raw_indices[:used], self._raw_values[:used] = indices[:used], values[:used]
+        self._copy_in(used, count)
+
+    def _take_scattered(self, rows: Rows, count: int) -> None:
+        """Sparse rows, kept dense."""
+        try:
+            rows = pointed(rows.start, rows.indices, rows.values, rows.shape)
+        except ValueError:
+            raise fault(BAD_POINTER, "X", self.dim) from None
+        column, line = np.array(rows.indices, dtype=np.int64), np.repeat(np.arange(count), np.diff(rows.start))
+        if column.size and not 0 <= int(column.min()) <= int(column.max()) < self.dim:
+            raise fault(BAD_INDEX, "X", self.dim)
+        if ((np.diff(column) <= 0) & (np.diff(line) == 0)).any():
+            raise fault(UNSORTED, "X", self.dim)
+        out = self._dense(count)
+        out[:, : self.dim] = 0.0
+        out[line, column] = as_float(rows.values)
+
+
+def _nonzeros(rows: NDArray[Any]) -> Rows:
+    rows = as_float(rows)
+    line, column = np.nonzero(rows)
+    start = np.concatenate([[0], np.cumsum(np.bincount(line, minlength=rows.shape[0]))])
+    return Rows(column, rows[line, column], start, rows.shape[1])
