@@ -126,7 +126,7 @@ class Stage:
 
     def take_block(self, rows: Rows) -> bool:
         """Sparse rows in arrays of the common types, at once; False if they need `take`."""
-        if not self.sparse or rows.dim != self.dim:
+        if not self.sparse:
             return False
         indices, values, start, _ = rows
         try:

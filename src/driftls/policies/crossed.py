@@ -57,14 +57,13 @@ class CrossedStage:
 
     def take(self, arms: CrossedArms, stage: Stage) -> None:
         """Stage the users of these arms, and where the arms' blocks begin."""
-        self.on = True
         users, blocks = arms.row, arms.blocks
         stage.lines(users.shape[0] * blocks.size)  # a reward for each arm
-        stage.take(as_rows(users, users.dim, "a user"))
+        if not stage.take_block(users):
+            stage.take(as_rows(users, users.dim, "a user"))
         self._have_room(2 * stage.values.size)
-        pool = (blocks.tobytes(), users.dim, arms.shared)
-        if pool == self._pool:
-            stage.frame["arms"] = blocks.size
+        pool, before, self.on = (blocks.tobytes(), users.dim, arms.shared), self.on, True
+        if before and pool == self._pool:
             self._repeats += 1
             if self._repeats == TABLE_FROM:
                 self.fill(arms, stage)

@@ -384,7 +384,7 @@ class SharedPolicy(Policy):
 
     def _take_plain(self, rows: Rows) -> bool:
         """Sparse arms in plain arrays, for a model that is there, at once; False if they must be looked at."""
-        return bool(self._models) and not self._crossed.on and self._stage.take_block(rows)
+        return rows.dim == self.dim and bool(self._models) and not self._crossed.on and self._stage.take_block(rows)
 
     def _take_arm(self, rows: Any, k: int) -> int:
         """Copy the row of arm k to where kernels read it, and tell which row it is there."""
