@@ -99,11 +99,15 @@ class Stage:
             if not self.sparse:
                 if self._in_place:
                     self._room(self.inner)
+                if type(x) is not np.ndarray:  # a masked array, for one, would be read as if nothing were masked
+                    return False
                 self._row[:] = x
                 return True
             if type(x) is not tuple:
                 return False
             indices, values = x
+            if not type(indices) is type(values) is np.ndarray:
+                return False
             n = len(values)
             self._indices[:n], self._values[:n] = indices, values
             if self.constant:
@@ -130,6 +134,8 @@ class Stage:
             return False
         indices, values, start, _ = rows
         try:
+            if not type(indices) is type(values) is type(start) is np.ndarray:
+                return False
             count, used = len(start) - 1, len(values)
             if count < 1 or count > len(self._stop) or used + count > len(self._values):
                 return False
