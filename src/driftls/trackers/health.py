@@ -74,7 +74,9 @@ def look(tracker: Tracker, error2: float, baseline2: float) -> tuple[str, bool]:
     history = tracker.history
     if not len(history):
         if error2 > 2.0 * baseline2:
-            return "worse than predicting the mean. Use scale=True, intercept=True, or a smaller step", True
+            if not (tracker.scale and tracker.intercept):
+                return "worse than predicting the mean. Build it with scale=True, intercept=True", True
+            return "worse than predicting the mean. Use SAGA, which takes account of features that come together", True
         better = "better" if error2 < baseline2 else "no better"
         return f"{better} than predicting the mean; without a history, nobody knows what its rows allow", False
     X, y = history.matrix(max(0, len(history) - SAMPLE))
