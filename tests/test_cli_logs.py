@@ -132,7 +132,7 @@ def test_inspect_counts_broken_lines_and_stops_at_a_file_that_breaks_off(day: Pa
         (
             ["synth", "--out", "no/folder/day.gz", "--lines", "5"],
             2,
-            "no/folder: expected a folder to write day.gz into",
+            "no/folder/day.gz: there is no folder to save to",
         ),
         (["convert", "--out", "days"], 2, "Missing argument"),
         (["convert", "nothing.gz", "--out", "days"], 2, "does not exist"),

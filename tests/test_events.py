@@ -87,20 +87,23 @@ def test_a_block_can_be_indexed_from_its_end_and_not_beyond() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (example(shown=2), r"event 1: `shown` must be a position in its 2 arms, got 2"),
-        (example(shown=-1), r"`shown` must be a position"),
-        (example(user_value=np.ones(3)), r"2 user indices but 3 values"),
-        (example(user_index=np.array([4, 4])), r"increase. Sort them, and merge repeated ones"),
+        (example(shown=2), r"event 1: expected `shown` to be a position among the arms, from 0, got shown = 2"),
+        (example(shown=-1), r"`shown` to be a position"),
+        (example(user_value=np.ones(3)), r"as many entries as there are user_index, got user_value"),
+        (example(user_index=np.array([4, 4])), r"that increase, got user_index = array"),
         (example(user_index=np.array([4, 0])), r"increase"),
         (example(user_index=np.array([-1, 0])), r"at least 0"),
-        (example(truth=np.ones(3)), r"3 rows of `truth` for 2 arms"),
-        (example(arm_features=np.ones((1, 2))), r"1 rows of `arm_features` for 2 arms"),
+        (example(truth=np.ones(3)), r"as many entries as there are arms, got truth"),
+        (example(arm_features=np.ones((1, 2))), r"as many entries as there are arms, got arm_features"),
+        (example(reward=float("nan")), r"event 1: expected finite numbers, got reward = nan"),
         (example(propensity=0.5), r"`propensity` must be given everywhere or nowhere, got it in 1 of 2"),
     ],
 )
 def test_an_event_that_contradicts_itself_or_the_others_is_refused(wrong: Event, message: str) -> None:
+    both = {"truth": np.ones(2), "arm_features": np.ones((2, 2))}
+    right = example(**{name: value for name, value in both.items() if getattr(wrong, name) is not None})
     with pytest.raises(InputError, match=message):
-        Block.from_events([example(), wrong])
+        Block.from_events([right, wrong])
 
 
 @pytest.mark.parametrize(

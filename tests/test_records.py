@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from typing import Any
 from zlib import crc32
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftls.errors import FileFormatError, InputError, NewerFileError, SettingsError
+from driftls.errors import FileFormatError, InputError, MissingNumberWarning, NewerFileError, SettingsError
 from driftls.features import Features, Rows, from_header, is_records
 from driftls.features import records as module
 from driftls.logs import Block, synthetic_day
@@ -423,7 +424,7 @@ def test_settings_and_arguments_that_cannot_be_are_refused():
         Features().arms(USER, [1.5])
     with pytest.raises(NewerFileError, match="version 9"):
         from_header({**Features().to_header(), "version": 9})
-    with pytest.raises(FileFormatError, match=r"hashed by driftls 0\.1"):
+    with pytest.raises(FileFormatError, match=r"of driftls 0\.1, which made and hashed them otherwise"):
         from_header({"features": "Hashed", "version": 1, "width": 8, "user_dim": 3})
 
 
@@ -433,3 +434,29 @@ def test_what_records_are():
         assert is_records(yes)
     for no in ([], [1.0], np.eye(2), 3, "text", __import__("scipy.sparse").sparse.csr_array(np.eye(2)), None):
         assert not is_records(no)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [{"age": 31}, {"age": None}, {"age": None}],
+        [{"age": float("nan")}],
+        {"age": [31.0, None]},
+    ],
+    ids=["None", "NaN", "table"],
+)
+def test_a_number_that_is_missing_is_said_once_and_counted(records: Any) -> None:
+    features = Features()
+    with pytest.warns(MissingNumberWarning, match="column 'age': a number is missing, and is left out"):
+        features.table(records)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        features.table(records)
+    assert f"missing: age in {features.missing['age']}" in str(features)
+
+
+def test_a_category_that_is_missing_is_counted_and_no_cause_for_a_warning() -> None:
+    features = Features()
+    features.table([{"city": "Oslo"}, {"city": None}, {}])
+    assert features.missing == {"city": 2}
+    assert str(features).endswith("3 users and 0 items, 2 features; missing: city in 2")

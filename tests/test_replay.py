@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from driftls.errors import DimensionError, InputError, SettingsError
-from driftls.features import Hashed, OuterProduct, UserArmCrosses, UserOnly
+from driftls.features import Features, Hashed, OuterProduct, UserArmCrosses, UserOnly
 from driftls.log_replay import replay
 from driftls.logs import Event, read, synthetic_day
 from driftls.logs.log import EventLog, Log
@@ -82,6 +82,9 @@ COMBINATIONS = {
         lambda: UserArmCrosses(136, articles=100),
     ),
     "hashed": (lambda: LinUCB(512, seed=5), lambda: Hashed(512, user_dim=136)),
+    "Features, hashed": (lambda: LinUCB(4096, seed=5), lambda: Features(4096, cross=[("*", "id")])),
+    "Features, disjoint": (lambda: DisjointLinUCB(512, seed=5), lambda: Features(512)),
+    "Features, disjoint, a vocabulary": (lambda: DisjointLinUCB(features=Features(), seed=5), None),
 }
 
 
@@ -277,6 +280,18 @@ def test_resumed_features_number_articles_as_they_did(day, tmp_path):
     run = replay(again, day, features=numbered, checkpoint=tmp_path / "checkpoint")
     assert run.traces == straight.traces
     assert numbered.to_header() == features.to_header()
+    assert same(again, policy)
+
+
+def test_a_resumed_vocabulary_has_the_names_that_it_had(day, tmp_path):
+    def made():
+        return DisjointLinUCB(features=Features(), seed=5)
+
+    policy, again = made(), made()
+    straight = replay(policy, day)
+    left_behind(tmp_path / "checkpoint", day, made())
+    assert replay(again, day, checkpoint=tmp_path / "checkpoint").traces == straight.traces
+    assert again.features.names == policy.features.names
     assert same(again, policy)
 
 
@@ -509,3 +524,14 @@ def test_ctrl_c_saves_what_was_done_so_far_and_says_so(tmp_path):
     assert told["partial"]
     assert json.loads((tmp_path / "runs" / "random.json").read_text())["partial"]
     assert 0 <= told["policies"]["random"]["lines"] < 600_000
+
+
+def test_a_run_is_told_in_a_few_lines(day):
+    run = replay(saga(seed=1), EventLog(list(day.kept[0].part(0, 300))))
+    text = str(run)
+    assert text.startswith("DisjointLinUCB on events, seed 0: 300 rounds\n  replay ")
+    assert "which is valid for this log" in text
+    assert "play, µs a round" in text
+    assert all(len(line) < 120 for line in text.splitlines())
+    assert len(text.splitlines()) < 10
+    assert repr(run).startswith("Run('DisjointLinUCB', 'events', seed=0, rounds=300, ctr=")

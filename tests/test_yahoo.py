@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from driftls.errors import CorruptFileError, SettingsError, TruncatedFileError
 from driftls.logs import Block, Counts, Event, LogFormatError, parser, read, synthetic_day, yahoo
 from driftls.logs.log import MOST_EXAMPLES
-from driftls.logs.synthetic.text import r6b_text
+from driftls.logs.synthetic.day import r6b_text
 
 # Invented lines: no row of the licensed logs is in this project.
 R6B = b"1317513300 id-101 0 |user 1 11 36 13 |id-101 |id-205 |id-307\n"

@@ -19,6 +19,7 @@ __all__ = [
     "LogFormatError",
     "MissingExtraError",
     "MissingFileError",
+    "MissingNumberWarning",
     "NewerFileError",
     "OlderFileError",
     "SettingsError",
@@ -87,6 +88,10 @@ class MissingExtraError(DriftlsError, ImportError):
 
 class ConditioningWarning(UserWarning):
     """An exact tracker left its fast route because rounding errors had grown too large."""
+
+
+class MissingNumberWarning(UserWarning):
+    """A record lacks a number that others have; it is left out, which counts as 0."""
 
 
 class LearningWarning(UserWarning):

@@ -1,18 +1,7 @@
 """What a policy is worth, from a log of another: off-policy estimates and their intervals, in NumPy alone.
 
-All of them are means over the log's lines. With reward r, the probability p with which the log showed what it showed,
-the policy's probability pi of showing the same, the weight w = pi / p, and a model's prediction q(a):
-
-====================  ==============================================================================================
-replay                mean r of the lines where the policy chose what was shown; for logs that showed uniformly
-ips                   mean w r: unbiased if p is right
-snips                 sum w r / sum w: self-normalised, a little biased, mostly nearer
-clipped_ips           mean min(w, c) r: less noise, and too small where weights are cut
-dm                    mean sum_a pi(a) q(a), the direct method: as good as the model
-dr                    mean sum_a pi(a) q(a) + w (r - q), doubly robust: unbiased if p or the model is right
-switch_dr             dr, with w = 0 where w > c: less noise, and as wrong as the model on those lines
-shrunk_dr             between dm and dr, the nearer to dr the more the correction stands out of its noise
-====================  ==============================================================================================
+All of them are means over the log's lines: of reward r, the probability p with which the log showed what it showed, the
+policy's probability pi of showing the same, the weight w = pi / p, and a model's prediction q(a); `docs/replay.md` has a table.
 
 Intervals are Wilson's for clicks that count alike, else `likelihood_interval`: both stay within the range of rewards,
 and neither collapses when nothing was clicked. `python -m benchmarks estimates` holds them against known truths.
@@ -29,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import InputError, SettingsError
-from driftls.logs.shown import Logging
+from driftls.logs.inspect import Logging
 
 __all__ = ["Advice", "Estimate", "Weighted", "advise", "likelihood_interval", "mean_reward", "wilson"]
 
@@ -160,29 +149,29 @@ class Weighted:
 
     @cached_property
     def ips(self) -> Estimate:
-        """Inverse propensity scoring."""
+        """Inverse propensity scoring, mean w r: unbiased if p is right."""
         (low, high), most = self._bounds, self._most
         return _ratio(self.weight * self.reward, None, (min(0.0, most * low), max(0.0, most * high)), self._bounds)
 
     @cached_property
     def snips(self) -> Estimate:
-        """Self-normalised inverse propensity scoring."""
+        """Self-normalised, sum w r / sum w: a little biased, mostly nearer."""
         (low, high), most = self._bounds, self._most
         return _ratio(self.weight * self.reward, self.weight, (most * low, most * high), self._bounds, most)
 
     @property
     def clipped_ips(self) -> Estimate:
-        """Inverse propensity scoring with no weight above `clip`. The interval is that of `ips`."""
+        """mean min(w, clip) r: less noise, and too small where weights are cut. The interval is that of `ips`."""
         return self._beside(self.ips, np.minimum(self.weight, self.clip) * self.reward)
 
     @property
     def dm(self) -> Estimate:
-        """The direct method. The interval is that of `dr`: how wrong the model is shows there alone."""
+        """The direct method, mean sum_a pi(a) q(a). The interval is that of `dr`: how wrong the model is shows there alone."""
         return self._beside(self.dr, self._model()[1])
 
     @cached_property
     def dr(self) -> Estimate:
-        """Doubly robust."""
+        """Doubly robust, mean sum_a pi(a) q(a) + w (r - q): unbiased if p or the model is right."""
         (low, high), (predicted, value), most = self._bounds, self._model(), self._most
         if not len(self):
             return NOTHING

@@ -133,20 +133,10 @@ def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1, points: Ite
     if noted[-1][0] < rows:
         noted.append((int(rows), *sums))
     table = np.array(noted)
-    (mse, baseline), (recent, recent_baseline) = (
-        (errors.T / counts).tolist()
-        for errors, counts in ((table[1:, 1:], table[1:, 0]), (np.diff(table[:, 1:], axis=0), np.diff(table[:, 0])))
-    )
-    return Evaluation(
-        rows=int(rows),
-        points=[point for point, *_ in noted[1:]],
-        mse=mse,
-        baseline=baseline,
-        recent=recent,
-        recent_baseline=recent_baseline,
-        mae=absolute / rows,
-        seconds=seconds,
-    )
+    all_rows, since = table[1:, 1:] / table[1:, :1], np.diff(table[:, 1:], axis=0) / np.diff(table[:, :1], axis=0)
+    errors = dict(zip(("mse", "baseline", "recent", "recent_baseline"), np.hstack([all_rows, since]).T.tolist()))
+    points = [point for point, *_ in noted[1:]]
+    return Evaluation(rows=int(rows), points=points, mae=absolute / rows, seconds=seconds, **errors)
 
 
 def _next(rows: int, points: list[int] | None) -> int:

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from driftls.errors import InputError, SettingsError
 from driftls.estimates import Advice, Estimate, Weighted, advise, reward_bounds
-from driftls.features import FeatureMap, UserOnly
+from driftls.features import FeatureMap
 from driftls.inputs import as_whole
-from driftls.log_replay.arms import arms_of, features_for
+from driftls.log_replay.arms import asked, features_for
 from driftls.logs import SyntheticDay, blocks_of, read
 from driftls.logs.events import Block, Floats, Ints
+from driftls.logs.inspect import Logging, Showing
 from driftls.logs.log import Log
-from driftls.logs.shown import Logging, Showing
 from driftls.schedules import ridge as total_ridge
 from driftls.trackers import RAW, RLS, SAGA, Tracker
 
@@ -126,9 +126,12 @@ def estimate(
     first = next(blocks_of(log, limit=1), None)
     if first is None:
         raise InputError("the log has no line to estimate from.")
-    kind = features_for(type(policy).__name__, policy, features, first)
     fixed = policy if hasattr(policy, "block_probabilities") else Fixed(policy)
-    model, showing, done, rewards = _Model(kind, folds, ridge), Showing(), 0, []
+    asked_one = getattr(fixed, "policy", policy)
+    features = None if features is getattr(policy, "features", None) else features  # those of the copy may grow
+    kind = features_for(type(policy).__name__, asked_one, features, first)
+    disjoint = bool(getattr(asked_one, "disjoint", False))
+    model, showing, done, rewards = _Model(kind, folds, ridge, disjoint), Showing(), 0, []
     for block in blocks_of(log, limit=limit):
         showing.add(block)
         rewards.append(block.reward)
@@ -137,14 +140,14 @@ def estimate(
         if progress is not None:
             progress(done)
     bounds = reward_bounds(np.concatenate(rewards)) if bounds is None else bounds
-    asked, lines, shown = _Asked(bounds), done, showing.shown_arms()
+    told, lines, shown = _Asked(bounds), done, showing.shown_arms()
     for block in blocks_of(log, truth=True, limit=limit):
-        asked.add(block, fixed.block_probabilities(kind, block), model.predict(block, done - lines), shown)
+        told.add(block, fixed.block_probabilities(kind, block), model.predict(block, done - lines), shown)
         done += len(block)
         if progress is not None:
             progress(done)
     learns = hasattr(policy, "learn") and not getattr(policy, "frozen", False)
-    return asked.estimates(showing.logging(), LEARNING if learns else "a fixed policy")
+    return told.estimates(showing.logging(), LEARNING if learns else "a fixed policy")
 
 
 class Fixed:
@@ -157,25 +160,26 @@ class Fixed:
     """
 
     def __init__(self, policy: Any) -> None:
-        self._policy = policy.freeze() if hasattr(policy, "freeze") else copy.deepcopy(policy)
+        self.policy = policy.freeze() if hasattr(policy, "freeze") else copy.deepcopy(policy)
         self._known: set[Any] = set()
 
     def block_probabilities(self, features: FeatureMap, block: Block) -> Floats:
         """How likely each candidate of each line is to be shown, line after line."""
-        asked = (arms_of(features, event) for event in block)
-        return np.concatenate([self.probabilities(arms, **ids) for arms, ids in asked])
+        disjoint = bool(getattr(self.policy, "disjoint", False))
+        lines = (asked(features, block.part(i, i + 1), disjoint=disjoint) for i in range(len(block)))
+        return np.concatenate([self.probabilities(arms, **ids) for arms, ids in lines])
 
     def probabilities(self, arms: Any, **ids: Any) -> Floats:
         """How likely each arm is to be shown; where that is not known, all for the arm that is chosen when asked."""
         new = set(np.asarray(ids["ids"]).tolist()) - self._known if "ids" in ids else set()
         if new:  # an arm without a model gets one when it is first offered
-            self._policy.choose(arms, **ids)
+            self.policy.choose(arms, **ids)
             self._known |= new
         try:
-            return np.asarray(self._policy.probabilities(arms, **ids), np.float64)
+            return np.asarray(self.policy.probabilities(arms, **ids), np.float64)
         except InputError:  # sampled scores
             count = len(ids["ids"]) if "ids" in ids else arms.shape[0]
-            return np.asarray(np.eye(count)[self._policy.choose(arms, **ids)], np.float64)
+            return np.asarray(np.eye(count)[self.policy.choose(arms, **ids)], np.float64)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -184,13 +188,13 @@ class Fixed:
 class _Model:
     """Least squares of reward minus its mean, cross-fitted: one tracker a fold, or a fold and arm for users alone."""
 
-    def __init__(self, features: FeatureMap, folds: int, total: float) -> None:
-        self.features, self.folds = features, folds
+    def __init__(self, features: Any, folds: int, total: float, disjoint: bool) -> None:
+        self.features, self.folds, self.disjoint = features, folds, disjoint
         self.mean: float | None = None
         settings: dict[str, Any] = {"regularisation": total_ridge(total), **RAW}
         self._prototype: Tracker = (
             RLS(features.dim, method="cholesky", **settings)  # sums alone, solved when theta is asked for
-            if features.dim <= EXACT_UP_TO
+            if features.dim <= EXACT_UP_TO and not features.grows
             else SAGA(features.dim, seed=0, **settings)
         )
         self._trackers: list[dict[int, Tracker]] = [{} for _ in range(folds)]  # by arm, or 0 for all arms
@@ -205,17 +209,16 @@ class _Model:
         self.mean = float(block.reward.mean()) if self.mean is None else self.mean
         for begin in range(0, len(block), LINES_AT_ONCE):
             part = block.part(begin, min(begin + LINES_AT_ONCE, len(block)))
-            fold, shown = self._fold(line + begin, len(part)), part.pool_start[part.pool] + part.shown
-            if isinstance(self.features, UserOnly):
-                rows, group = self.features.users(part), part.pool_ids[shown]
-            else:
-                rows, group = _shown_rows(self.features, part, shown), np.zeros(len(part), np.int64)
+            fold, alone = self._fold(line + begin, len(part)), part.alone()
+            rows = self.features.users(part) if self.disjoint else self.features.rows(alone)
+            group = alone.pool_ids[alone.pool] if self.disjoint else np.zeros(len(part), np.int64)
             for name in np.unique(group).tolist():
                 for k, trackers in enumerate(self._trackers):
                     own = np.flatnonzero((group == name) & (fold != k))
                     if own.size:
                         if name not in trackers:
                             trackers[name] = self._prototype.fresh(0)
+                        trackers[name].grow(max(rows.shape[1], trackers[name].dim))  # with a vocabulary
                         trackers[name].partial_fit(rows[own], part.reward[own] - self.mean)
 
     def predict(self, block: Block, line: int) -> Floats:
@@ -224,42 +227,24 @@ class _Model:
         most = max(1, ROWS_AT_ONCE // int(np.diff(block.pool_start).max()))
         for begin in range(0, len(block), most):
             part = block.part(begin, min(begin + most, len(block)))
-            fold = np.repeat(self._fold(line + begin, len(part)), np.diff(part.truth_start))
-            found.append(self._users(part, fold) if isinstance(self.features, UserOnly) else self._rows(part, fold))
+            lines, sizes = self._fold(line + begin, len(part)), np.diff(part.truth_start)
+            fold, own = np.repeat(lines, sizes), np.empty(sizes.sum())
+            if self.disjoint:  # every candidate has the row of its visitor, and a model of its own
+                rows, row = self.features.users(part), np.repeat(np.arange(len(part)), sizes)
+                names, arm = np.unique(part.pool_ids, return_inverse=True)
+                arm = arm[part.candidates]
+            else:
+                rows, row = self.features.rows(part), np.arange(len(fold))
+                names, arm = np.zeros(1, np.int64), np.zeros(len(fold), np.int64)
+            for k, trackers in enumerate(self._trackers):
+                thetas = np.zeros((rows.shape[1], len(names)))
+                for column, name in enumerate(names.tolist()):
+                    if name in trackers:
+                        theta = trackers[name].theta
+                        thetas[: len(theta), column] = theta
+                own[fold == k] = (rows @ thetas)[row[fold == k], arm[fold == k]]
+            found.append(own)
         return np.concatenate(found) + (self.mean or 0.0)
-
-    def _users(self, part: Block, fold: Ints) -> Floats:
-        users = self.features.users(part)  # type: ignore[attr-defined]
-        ids, arm = np.unique(part.pool_ids, return_inverse=True)
-        entry = arm[part.candidates]
-        line = np.repeat(np.arange(len(part)), np.diff(part.truth_start))
-        found = np.empty(len(entry))
-        for k in range(self.folds):
-            thetas = np.zeros((self.features.dim, len(ids)))
-            for column, name in enumerate(ids.tolist()):
-                if name in self._trackers[k]:
-                    thetas[:, column] = self._trackers[k][name].theta
-            own = fold == k
-            found[own] = (users @ thetas)[line[own], entry[own]]
-        return found
-
-    def _rows(self, part: Block, fold: Ints) -> Floats:
-        rows, found = self.features.rows(part), np.zeros(len(fold))
-        for k in range(self.folds):
-            own = np.flatnonzero(fold == k)
-            if own.size and self._trackers[k]:
-                found[own] = self._trackers[k][0].predict(rows[own])
-        return found
-
-
-def _shown_rows(features: FeatureMap, part: Block, shown: Ints) -> Any:
-    """The row of what each line shows, without building those of all candidates."""
-    ids, pool = np.unique(part.pool_ids[shown], return_inverse=True)
-    own = None
-    if part.arm_features is not None:  # an arm may have other features in other pools
-        ids, pool, own = part.pool_ids[shown], np.arange(len(part)), part.arm_features[shown]
-    alone: dict[str, Any] = {"pool_start": np.arange(len(ids) + 1), "pool_ids": ids, "arm_features": own, "truth": None}
-    return features.rows(replace(part, pool=pool.astype(np.int32), shown=np.zeros_like(part.shown), **alone))
 
 
 class _Asked:

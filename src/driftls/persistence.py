@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import stat
 import zlib
 from abc import ABC, abstractmethod
@@ -59,27 +60,28 @@ def write(path: Path_, header: dict[str, Any], arrays: Arrays) -> None:
 
 
 @contextmanager
-def atomic(path: Path_) -> Iterator[Path]:
-    """A file to write, which takes the place of `path` when the block ends well, and is removed when it does not.
+def atomic(path: Path_, *, folder: bool = False) -> Iterator[Path]:
+    """A file (or a new folder) to write, which takes the place of `path` when the block ends well, else is removed.
 
     A link is followed: the file that it leads to is replaced. A new file has the mode that the umask gives, an old one
     keeps its own. What a process that was killed has left beside `path` is removed.
     """
     try:
         target = Path(os.path.realpath(path))
-        mode = _mode(target, path)
+        mode = _mode(target, path, folder)
         _remove_orphans(target.parent)
         part = target.with_name(f".driftls-{_here()}-{os.getpid()}-{os.urandom(4).hex()}.part")
         try:
-            with part.open("xb") as file:
-                mode = mode or os.fstat(file.fileno()).st_mode
+            part.mkdir() if folder else part.touch(exist_ok=False)
+            mode = mode or os.stat(part).st_mode
             yield part
             os.chmod(part, stat.S_IMODE(mode))
-            with part.open("r+b") as file:
-                os.fsync(file.fileno())
+            for written in (file for file in (part, *part.rglob("*")) if file.is_file()):
+                with written.open("r+b") as file:
+                    os.fsync(file.fileno())
             os.replace(part, target)
         finally:
-            part.unlink(missing_ok=True)
+            _remove(part)
     except StorageError:
         raise
     except OSError as error:  # of the name that was given, not of one that nobody knows
@@ -95,8 +97,8 @@ def make_folder(path: Path_) -> Path:
     return Path(path)
 
 
-def _mode(target: Path, path: Path_) -> int | None:
-    """The mode of the file that is replaced, if there is one; what is no file is refused."""
+def _mode(target: Path, path: Path_, folder: bool) -> int | None:
+    """The mode of what is replaced, if there is something; what is no file (or folder) is refused."""
     try:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
@@ -105,16 +107,23 @@ def _mode(target: Path, path: Path_) -> int | None:
                 f"{path}: there is no folder to save to. Make it first, or pass another path."
             ) from None
         return None
-    if not stat.S_ISREG(mode):
+    if stat.S_IFMT(mode) != (stat.S_IFDIR if folder else stat.S_IFREG):
+        expected = "a folder" if folder else "a file"
         raise FileFormatError(
-            f"{path}: expected a file or a new name, got {_what(mode)}. Pass another name to save to."
+            f"{path}: expected {expected} or a new name, got {_what(mode)}. Pass another name to save to."
         )
     return mode
 
 
 def _what(mode: int) -> str:
-    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
     return kinds.get(stat.S_IFMT(mode), "a device")
+
+
+def _remove(path: str | Path) -> None:
+    with suppress(NotADirectoryError, FileNotFoundError):
+        shutil.rmtree(path)
+    Path(path).unlink(missing_ok=True)
 
 
 ORPHAN = re.compile(r"\.driftls-([0-9a-f]{8})-([0-9]{1,10})-[0-9a-f]{8}\.part")
@@ -136,8 +145,8 @@ def _remove_orphans(folder: Path) -> None:
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             found = ORPHAN.fullmatch(entry.name)
-            if found and found[1] == _here() and not _alive(int(found[2])) and entry.is_file(follow_symlinks=False):
-                Path(entry.path).unlink(missing_ok=True)
+            if found and found[1] == _here() and not _alive(int(found[2])) and not entry.is_symlink():
+                _remove(entry.path)
 
 
 def _alive(process: int) -> bool:

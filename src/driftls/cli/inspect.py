@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from driftls.cli.common import AsJson, OnError, app, counting, print_json, print_pairs, typer
 
 if TYPE_CHECKING:
-    from driftls.logs.inspect import Summary
-    from driftls.logs.shown import Uniformity
+    from driftls.logs.inspect import Summary, Uniformity
 
 ADVICE = {
     "uniform": "matched lines can be counted",

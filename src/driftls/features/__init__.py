@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from driftls.errors import FileFormatError, NewerFileError
@@ -24,16 +25,16 @@ __all__ = [
 ]
 
 KINDS = ("Features", "OuterProduct", "UserOnly", "UserArmCrosses", "Hashed")
-RENAMED = {"Crosses": "UserArmCrosses", "UserFeatures": "UserOnly"}  # in files of 0.1
 
 
 def from_header(header: dict[str, Any]) -> FeatureMap:
     """The features that `to_header` wrote down."""
     settings = dict(header)
     kind, version, names = settings.pop("features", None), settings.pop("version", 0), settings.pop("names", ())
-    kind = RENAMED.get(kind, kind)
-    if kind == "Hashed" and version == 1:
-        raise FileFormatError("these features were hashed by driftls 0.1, which did it otherwise. Learn them anew.")
+    if version == 1:
+        raise FileFormatError(
+            "these features are of driftls 0.1, which made and hashed them otherwise. Learn them anew."
+        )
     if kind not in KINDS:
         raise FileFormatError(f"expected a header of features, one of {', '.join(KINDS)}, got {kind!r}.")
     if version > VERSION:
@@ -42,24 +43,13 @@ def from_header(header: dict[str, Any]) -> FeatureMap:
         from driftls.features.records import Features
 
         return Features(**settings)._with_names(names)
-    from driftls.features import events
-
-    return events.from_settings(kind, settings)
+    made: FeatureMap = import_module("driftls.features.events").from_settings(kind, settings)
+    return made
 
 
 def __getattr__(name: str) -> Any:
     """Import late what brings the compiler, or the readers of logs, which most policies do without."""
-    name = RENAMED.get(name, name)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in ("Features", "Pool"):
-        from driftls.features import records
-
-        return getattr(records, name)
-    if name == "is_records":
-        from driftls.features.tables import is_records
-
-        return is_records
-    from driftls.features import events
-
-    return getattr(events, name)
+    room = {"Features": "records", "Pool": "records", "is_records": "tables"}.get(name, "events")
+    return getattr(import_module(f"driftls.features.{room}"), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -9,7 +10,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import FileFormatError, InputError
+from driftls.errors import FileFormatError, InputError, MissingNumberWarning, SettingsError
 from driftls.kernels import features as kernels
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import FEATURES
@@ -146,6 +147,7 @@ class Space:
         self.records = 0
         self.names = 0
         self.plain = True  # whether no value was a list or array, which could be changed in place
+        self.told = False  # that a number was missing
 
     def column(self, name: Any) -> Column:
         """The column of this name, a new one if it is new."""
@@ -213,9 +215,22 @@ class Space:
         found = [
             (k if several and entry[0] is None else entry[0], entry[1]) for k, entry in enumerate(entries) if entry
         ]
+        if not several and not found and (None in column.codes or isinstance(value, float)):
+            self.tell_missing(column)
         codes += [self.code(column, key) for key, _ in found]
         values += [x for _, x in found]
         return several or bool(found)
+
+    def tell_missing(self, column: Column) -> None:
+        """Say once that a number is missing: what is left out is 0, which for a number is a value as any other."""
+        if not self.told:
+            self.told = True
+            warnings.warn(
+                f"column {column.name!r}: a number is missing, and is left out, which counts as 0. Fill it in, or say it "
+                "in a column of its own; features.missing counts such records, of every column.",
+                MissingNumberWarning,
+                stacklevel=5,
+            )
 
     def coded(self, records: Iterable[Any]) -> Coded:
         """Records, one after the other."""
@@ -283,3 +298,25 @@ def _refused(value: Any, column: Column) -> InputError:
         advice = "Turn it into one of these."
     kind = type(value).__name__
     return InputError(f"column {column.name!r}: expected a number, text or a list of them, got a {kind}. {advice}")
+
+
+def pairs_of(cross: Any) -> tuple[tuple[str, str], ...]:
+    """The pairs of columns that are crossed; ("*", "*") is all of them."""
+    pairs = [("*", "*")] if isinstance(cross, str) and cross == "all" else cross
+    wrong = isinstance(pairs, str) or any(isinstance(pair, str) or len(pair) != 2 for pair in pairs)
+    if wrong:
+        raise SettingsError(f'cross must be "all" or pairs (column of users, column of items), got {cross!r}.')
+    return tuple((str(one), str(other)) for one, other in pairs)
+
+
+def grouped(cross: tuple[tuple[str, str], ...]) -> tuple[list[dict[str, int]], Any]:
+    """Numbers from 1 for the columns that crosses name, on either side; and which are crossed, (users, items)."""
+    if not cross or ("*", "*") in cross:
+        return [{}, {}], np.ones((1, 1) if cross else (0, 0), np.int64)
+    named = [sorted({pair[side] for pair in cross} - {"*"}) for side in (0, 1)]
+    groups = [{name: k for k, name in enumerate(names, 1)} for names in named]
+    crossed = np.zeros((1 + len(named[0]), 1 + len(named[1])), np.int64)
+    for one, other in cross:
+        at = [slice(None) if name == "*" else groups[side][name] for side, name in enumerate((one, other))]
+        crossed[tuple(at)] = 1
+    return groups, crossed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap
-from driftls.features.columns import LOW, Coded, Hashing, Ints, Space, Vocabulary, buckets
+from driftls.features.columns import LOW, Coded, Hashing, Ints, Space, Vocabulary, buckets, grouped, pairs_of
 from driftls.features.tables import coded_table, is_table
 from driftls.inputs import Rows
 from driftls.kernels.features import assemble
@@ -86,11 +87,11 @@ class Features(FeatureMap):
             raise SettingsError(f"constant must be True or False, got {constant!r}.")
         self.hashed, self.grows, self.constant = dim is not None, dim is None, bool(constant)
         try:
-            self.cross, self.categories = _pairs_of(cross), tuple(categories)
+            self.cross, self.categories = pairs_of(cross), tuple(categories)
         except TypeError:
             raise SettingsError(f"cross and categories name columns, got {cross!r} and {categories!r}.") from None
         self._index = Vocabulary() if dim is None else Hashing(int(dim))
-        groups, self._crossed = _grouped(self.cross)
+        groups, self._crossed = grouped(self.cross)
         self._users, self._items = (
             Space(prefix, self._index.code, group, self.categories) for prefix, group in zip(("", "item."), groups)
         )
@@ -134,20 +135,34 @@ class Features(FeatureMap):
             np.array([code for column in space.columns.values() for code in column.codes.values()], np.int64)
             for space in (self._users, self._items)
         )
-        counts = np.bincount(buckets(np.concatenate([users, items]) & LOW, self.dim), minlength=self.dim)
-        for code in users.tolist() if self._crossed.size else ():
-            with_ = items if self._crossed.size == 1 else items[self._crossed[code >> 32, items >> 32] != 0]
-            keys = (with_ & LOW).astype(np.uint64) | (np.uint64(code & LOW) << np.uint64(32))
-            np.add.at(counts, buckets(keys, self.dim), 1)
-        if self.constant:
-            counts[self._index.frame["constant"]] += 1
+        alone = buckets(np.concatenate([users, items]) & LOW, self.dim)
+        pieces = chain([alone, np.full(self.constant, self._index.frame["constant"])], self._crosses(users, items))
+        if self.dim > ENTRIES:  # names of a wide space are fewer than its indices
+            counts = np.unique(np.concatenate(list(pieces)), return_counts=True)[1]
+        else:
+            counts = np.zeros(self.dim, np.int64)
+            for piece in pieces:
+                np.add.at(counts, piece, 1)
         names = int(counts.sum())
         measured = float(counts[counts > 1].sum() / max(names, 1))
         return Collisions(names, measured, 1.0 - (1.0 - 1.0 / self.dim) ** max(names - 1, 0))
 
+    def _crosses(self, users: Ints, items: Ints) -> Iterator[Ints]:
+        """The indices of all crosses between names, by user."""
+        for code in users.tolist() if self._crossed.size else ():
+            with_ = items if self._crossed.size == 1 else items[self._crossed[code >> 32, items >> 32] != 0]
+            keys = (with_ & LOW).astype(np.uint64) | (np.uint64(code & LOW) << np.uint64(32))
+            yield buckets(keys, self.dim)
+
     def __repr__(self) -> str:
         settings = {"cross": list(self.cross), "categories": list(self.categories), "constant": self.constant}
         return f"Features({self.dim if self.hashed else None}, {', '.join(f'{k}={v!r}' for k, v in settings.items())})"
+
+    def __str__(self) -> str:
+        """The settings, what was seen so far, and what was missing."""
+        seen = f"{self._users.records:,} users and {self._items.records:,} items, {self.dim:,} features"
+        lacking = [f"{name} in {count:,}" for name, count in self.missing.items() if count]
+        return f"{self!r}: {seen}; missing: {', '.join(lacking) or 'nothing'}"
 
     # -- one decision --------------------------------------------------------------------------------------------------
 
@@ -228,14 +243,25 @@ class Features(FeatureMap):
     def rows(self, block: Block) -> Any:
         """The arms of all lines of a block of a log, line after line, as a csr_array."""
         with self._changing():
-            used, place = np.unique(block.user_index, return_inverse=True)
-            code = [self._users.code(self._users.column(str(j)), None) for j in used.tolist()]
-            users = Coded(block.user_start, np.array(code, np.int64)[place], block.user_value)
-            ids: Any = ({"id": str(name)} for name in block.pool_ids.tolist())
+            users = self._visitors(block)
+            ids: list[Any] = [{"id": str(name)} for name in block.pool_ids.tolist()]
             if block.arm_features is not None:
-                ids = (one | dict(enumerate(cells)) for one, cells in zip(ids, block.arm_features.tolist()))
+                ids = [one | dict(enumerate(cells)) for one, cells in zip(ids, block.arm_features.tolist())]
             lines = np.repeat(np.arange(len(block)), np.diff(block.pool_start)[block.pool])
             return self._rows(users, self._items.coded(ids), np.stack([lines, block.candidates])).tocsr()
+
+    def users(self, block: Block) -> Any:
+        """The visitor's row of each line, for one model an article."""
+        with self._changing():
+            pairs = np.stack([np.arange(len(block)), np.zeros(len(block), np.int64)])
+            return self._rows(self._visitors(block), NOBODY.items, pairs).tocsr()
+
+    def _visitors(self, block: Block) -> Coded:
+        used, first, place = np.unique(block.user_index, return_index=True, return_inverse=True)
+        code, names = np.empty(len(used), np.int64), used.tolist()
+        for k in np.argsort(first).tolist():  # in the order in which lines name them
+            code[k] = self._users.code(self._users.column(str(names[k])), None)
+        return Coded(block.user_start, code[place], block.user_value)
 
     def _many(self, users: Any, items: Any, *, every: bool) -> Rows:
         with self._changing():
@@ -369,24 +395,3 @@ class Pool:
 
 
 NOBODY = Pool(Coded(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0)), None)
-
-
-def _pairs_of(cross: Any) -> tuple[tuple[str, str], ...]:
-    pairs = [("*", "*")] if isinstance(cross, str) and cross == "all" else cross
-    wrong = isinstance(pairs, str) or any(isinstance(pair, str) or len(pair) != 2 for pair in pairs)
-    if wrong:
-        raise SettingsError(f'cross must be "all" or pairs (column of users, column of items), got {cross!r}.')
-    return tuple((str(one), str(other)) for one, other in pairs)
-
-
-def _grouped(cross: tuple[tuple[str, str], ...]) -> tuple[list[dict[str, int]], Any]:
-    """Numbers from 1 for the columns that crosses name, on either side; and which are crossed, (users, items)."""
-    if not cross or ("*", "*") in cross:
-        return [{}, {}], np.ones((1, 1) if cross else (0, 0), np.int64)
-    named = [sorted({pair[side] for pair in cross} - {"*"}) for side in (0, 1)]
-    groups = [{name: k for k, name in enumerate(names, 1)} for names in named]
-    crossed = np.zeros((1 + len(named[0]), 1 + len(named[1])), np.int64)
-    for one, other in cross:
-        at = [slice(None) if name == "*" else groups[side][name] for side, name in enumerate((one, other))]
-        crossed[tuple(at)] = 1
-    return groups, crossed

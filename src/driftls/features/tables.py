@@ -64,7 +64,7 @@ def coded_table(space: Space, table: Any) -> Coded:
         else:
             absent = 0
             start[1:] += 1
-        column.present += len(array) - (array.null_count if len(one.start) else absent)
+        column.present += int(len(array) - (array.null_count if len(one.start) else absent))
     np.cumsum(start, out=start)
     code, value, cursor = np.empty(start[-1], np.int64), np.empty(start[-1]), start[:-1].copy()
     frames = [_frame(one, cursor, code_out=code, value_out=value) for one in cells]
@@ -120,7 +120,10 @@ def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
     if _is_number(kind) and not column.category:
         value = array.cast(pa.uint8()) if pa.types.is_boolean(kind) else array
         value = value.cast(pa.float64(), safe=False).to_numpy()  # nulls become NaN
-        largest = np.nanmax(np.abs(value)) if (value == value).any() else -1.0
+        there = value == value
+        if place is None and not there.all():
+            space.tell_missing(column)
+        largest = np.nanmax(np.abs(value)) if there.any() else -1.0
         if not largest < LARGEST:
             scalar(largest, column)  # which says what is wrong
         keys = [None] if place is None else range(int(place.max(initial=-1)) + 1)

@@ -1,4 +1,4 @@
-"""What a policy is asked about the lines of a log: events to arms, by the features, and many lines at once."""
+"""What a policy is asked about the lines of a log, by the features."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driftls.errors import DimensionError, SettingsError
 from driftls.features import FeatureMap, OuterProduct, UserArmCrosses, UserOnly
-from driftls.logs.events import Block, Event
+from driftls.logs.events import Block
 
-__all__ = ["arms_of", "features_for", "play", "runs_of"]
+__all__ = ["asked", "features_for", "runs_of"]
 
 
 def features_for(name: str, policy: Any, features: FeatureMap | None, first: Block) -> FeatureMap:
@@ -31,44 +30,30 @@ def features_for(name: str, policy: Any, features: FeatureMap | None, first: Blo
                 f"{name}: which features make an arm of a visitor and an article? Pass features=, for example "
                 "UserArmCrosses(user_dim=136, articles=200), or use a DisjointLinUCB, which has one model an article."
             )
-    if disjoint != isinstance(features, UserOnly):
-        raise SettingsError(f"{name}: UserOnly and DisjointLinUCB, with one model an article, belong together.")
+    if not hasattr(features, "users") if disjoint else isinstance(features, UserOnly):
+        raise SettingsError(
+            f"{name}: UserOnly (or Features) and DisjointLinUCB, with one model an article, belong together."
+        )
     if features.grows and own is not features:
         raise SettingsError(f"{name}: a vocabulary that grows belongs to its policy: build it with features=.")
-    if features.dim != policy.dim and not features.grows:
+    if features.dim != policy.dim and not features.grows and not getattr(policy, "any_dim", False):
         raise DimensionError(f"{name}: the features have dim={features.dim}, but the policy has dim={policy.dim}.")
     return features
 
 
-def arms_of(features: FeatureMap, event: Event) -> tuple[Any, dict[str, Any]]:
-    """What a policy is asked about an event: arms, or a visitor and the arms' ids."""
-    if isinstance(features, UserOnly):
-        return features.user(event), {"ids": event.arms}
-    if isinstance(features, UserArmCrosses):
-        return features.crossed(event), {}
-    return features.arms(event), {}  # no ids: an article has other features for every user
+def asked(features: Any, block: Block, *, disjoint: bool) -> tuple[Any, dict[str, Any]]:
+    """What a policy is asked about one of `runs_of`: arms, or visitors and the ids of the arms."""
+    if disjoint:
+        begin, end = block.pool_start[block.pool[0] : block.pool[0] + 2]
+        return features.users(block), {"ids": block.pool_ids[begin:end]}
+    # no ids: an article has other features for every user
+    return features.crossed(block) if isinstance(features, UserArmCrosses) else features.rows(block), {}
 
 
-def runs_of(features: FeatureMap, block: Block) -> Iterator[tuple[int, int]]:
+def runs_of(features: FeatureMap, block: Block, *, disjoint: bool) -> Iterator[tuple[int, int]]:
     """Lines from ... to that can be played at once: with one pool or, where arms are rows, pools of one size."""
     pool = block.pool
-    if not isinstance(features, UserOnly | UserArmCrosses):
+    if not disjoint and not isinstance(features, UserArmCrosses):
         pool = np.diff(block.pool_start)[pool]
     borders = (np.flatnonzero(np.diff(pool)) + 1).tolist()
     return zip([0, *borders], [*borders, len(block)])
-
-
-def arms_of_run(features: FeatureMap, block: Block) -> Any:
-    if isinstance(features, UserOnly):
-        return features.users(block)
-    return features.crossed(block) if isinstance(features, UserArmCrosses) else features.rows(block)
-
-
-def ids_of_run(block: Block) -> NDArray[np.int64]:
-    return block.pool_ids[block.pool_start[block.pool[0]] : block.pool_start[block.pool[0] + 1]]
-
-
-def play(policy: Any, arms: Any, rewards: Any, shown: Any, ids: Any, rounds: int) -> NDArray[np.int64]:
-    """Many lines at once: what is chosen on each, and learned where that is what was shown."""
-    named = {"ids": ids} if policy.disjoint else {}
-    return np.asarray(policy.play(arms, rewards, shown=shown, rounds=rounds, **named))

@@ -108,6 +108,8 @@ class Checkpoint:
             policy = player.policy  # the caller's own goes on as the one that was saved
             with persistence.reading(self.path):
                 again = type(policy).from_snapshot(kept["policy"], _part(self._arrays, f"{number}.policy."))
+            if player.features is policy.features:  # with the names that it had learned by then
+                player.features = again.features
             vars(policy).update(vars(again))
             for name in STATE:
                 setattr(player, name, kept[name])

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from driftls.errors import InputError, SettingsError
-from driftls.features import FeatureMap, Hashed, OuterProduct
+from driftls.features import FeatureMap, UserArmCrosses, UserOnly
 from driftls.inputs import as_whole
-from driftls.log_replay.arms import features_for, runs_of
+from driftls.log_replay.arms import asked, features_for, runs_of
 from driftls.log_replay.checkpoint import Checkpoint
 from driftls.log_replay.player import PolicyReplay
 from driftls.logs import SyntheticDay, blocks_of, read
 from driftls.logs.events import Block
+from driftls.logs.inspect import Logging, Showing
 from driftls.logs.log import Log
-from driftls.logs.shown import Logging, Showing
 from driftls.policies import Policy
 from driftls.run import Run, described
 
@@ -83,7 +83,9 @@ class Replay:
 
     def pieces(self, block: Block, next_stop: Callable[[int], int]) -> Iterator[Block]:
         """The lines of a block, in pieces that end where something has to be noted."""
-        built = any(p.engine == "compiled" and isinstance(p.features, OuterProduct | Hashed) for p in self.players)
+        built = any(
+            p.engine == "compiled" and not isinstance(p.features, UserOnly | UserArmCrosses) for p in self.players
+        )
         most = max(1, ROWS_AT_ONCE // int(np.diff(block.pool_start).max())) if built else len(block)
         at = 0
         while at < len(block) and not self.complete:
@@ -109,9 +111,9 @@ class Replay:
 
     def skip(self, block: Block) -> None:
         """Pass lines that were replayed before: features number the articles as they did then."""
-        for features in {id(player.features): player.features for player in self.players}.values():
-            for begin, _ in runs_of(features, block):
-                features.arms(block[begin])
+        for player in {id(player.features): player for player in self.players}.values():
+            for begin, _ in runs_of(player.features, block, disjoint=player.disjoint):
+                asked(player.features, block.part(begin, begin + 1), disjoint=player.disjoint)
         self._pass(block)
 
     def _pass(self, block: Block) -> None:

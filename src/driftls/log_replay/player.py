@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from driftls.errors import DriftlsError
 from driftls.estimates import Estimate, Weighted, advise, mean_reward
-from driftls.features import FeatureMap, UserOnly
-from driftls.log_replay.arms import arms_of, arms_of_run, ids_of_run, play, runs_of
+from driftls.features import FeatureMap
+from driftls.log_replay.arms import asked, runs_of
 from driftls.logs.events import Block
-from driftls.logs.shown import Logging
+from driftls.logs.inspect import Logging
 from driftls.policies import Policy
 
 __all__ = ["Matches", "PolicyReplay"]
@@ -111,60 +111,69 @@ class PolicyReplay:
     def __post_init__(self) -> None:
         parts = ("choose",) if self.engine == "python" else ("play",)
         self.seconds = dict.fromkeys((*parts, "learn", "shadow"), 0.0)
-        self.disjoint = isinstance(self.features, UserOnly)
+        self.disjoint = bool(getattr(self.policy, "disjoint", False))
         self.learns = not getattr(self.policy, "frozen", False)
 
     def step(self, block: Block, line: int, delay: int) -> None:
         """Ask for every line of a block, and learn where the choice is what was shown."""
         if not self.warm:
-            self._warm_up(block)
-        delay = delay if self.learns else 0
-        chosen = (self._python if self.engine == "python" else self._compiled)(block, line, delay)
-        self.matches.add(block, chosen)
+            self._warm_up(block.part(0, 1))
+        self.matches.add(block, self._chosen(block, line, delay if self.learns else 0))
 
     def _warm_up(self, block: Block) -> None:
-        """A copy plays a line, so that no compilation falls into a time that is told."""
+        """A copy plays a line, and learns of it, so that no compilation falls into a time that is told."""
         self.warm = True
         if not isinstance(self.policy, Policy):
             return
         try:
-            twin: Any = copy.deepcopy(self.policy)
+            twin = replace(self, policy=copy.deepcopy(self.policy), features=copy.deepcopy(self.features), waiting=[])
         except DriftlsError:  # over a history that has one owner
             return
-        arms, named = arms_of(self.features, block[0])
-        chosen = twin.choose(arms, **named)
-        if self.learns:
-            twin.learn(arms, 0.0, arm=chosen, **named)
-        if self.engine == "compiled":
-            arms, ids = arms_of_run(self.features, block.part(0, 1)), ids_of_run(block)
-            chosen = play(twin, arms, None, None, ids, 1)
-            if self.learns:
-                play(twin, arms, np.zeros(1), chosen, ids, 1)
+        for _ in range(2):
+            chosen = twin._chosen(block, 0, 0)
+            block = replace(block, shown=chosen.astype(np.int32))
 
-    # -- the specification ---------------------------------------------------------------------------------------
+    def _chosen(self, block: Block, line: int, delay: int) -> NDArray[np.int64]:
+        """Runs of lines in compiled loops, no longer than the delay; or, which specifies them, line by line."""
+        chosen: list[Any] = []
+        runs = runs_of(self.features, block, disjoint=self.disjoint)
+        for begin, end in runs if self.engine == "compiled" else ((i, i + 1) for i in range(len(block))):
+            while begin < end:
+                self.learn_due(line + begin, delay)
+                upto = min(end, begin + delay) if delay else end
+                if self.waiting:
+                    upto = min(upto, max(begin + 1, self.waiting[0][0] + delay - line))
+                part = block.part(begin, upto)
+                arms, ids = asked(self.features, part, disjoint=self.disjoint)
+                own = (self._compiled if self.engine == "compiled" else self._python)(part, arms, ids, bool(delay))
+                if delay and self.learns:
+                    count = 1 if self.disjoint else arms.shape[0] // len(part)
+                    for i in np.flatnonzero(own == part.shown).tolist():
+                        at = i * count + (0 if self.disjoint else int(part.shown[i]))
+                        self.policy.remember(line + begin + i, arms[[at]], part[i].arm)
+                        self.waiting.append((line + begin + i, float(part.reward[i])))
+                chosen.append(own)
+                begin = upto
+        return np.concatenate(chosen)
 
-    def _python(self, block: Block, line: int, delay: int) -> NDArray[np.int64]:
-        """Choose and learn, line by line."""
-        chosen = np.zeros(len(block), np.int64)
-        for i, event in enumerate(block):
-            self.learn_due(line + i, delay)
-            arms, ids = arms_of(self.features, event)
-            before = time.perf_counter()
-            k = chosen[i] = self.policy.choose(arms, **ids)
-            self.seconds["choose"] += time.perf_counter() - before
-            if k != event.shown or not self.learns:
-                continue
-            if delay:
-                self._keep(arms if self.disjoint else arms[[k]], event.arm, line + i, event.reward)
-            else:
-                before = time.perf_counter()
-                self.policy.learn(arms, event.reward, arm=event.shown, **ids)
-                self.seconds["learn"] += time.perf_counter() - before
+    def _python(self, line: Block, arms: Any, ids: dict[str, Any], delayed: bool) -> Any:
+        """Choose and learn: the specification."""
+        before = time.perf_counter()
+        chosen = self.policy.choose(arms, **ids)
+        between = time.perf_counter()
+        if chosen == line.shown[0] and self.learns and not delayed:
+            self.policy.learn(arms, float(line.reward[0]), arm=chosen, **ids)
+        self.seconds["choose"] += between - before
+        self.seconds["learn"] += time.perf_counter() - between
+        return np.array([chosen])
+
+    def _compiled(self, block: Block, arms: Any, ids: dict[str, Any], delayed: bool) -> Any:
+        """Many lines at once: what is chosen on each, and learned where that is what was shown."""
+        reward, shown = (block.reward, block.shown) if self.learns and not delayed else (None, None)
+        before = time.perf_counter()
+        chosen = np.asarray(self.policy.play(arms, reward, shown=shown, rounds=len(block), **ids))
+        self.seconds["play"] += time.perf_counter() - before
         return chosen
-
-    def _keep(self, x: Any, arm: int, line: int, reward: float) -> None:
-        self.policy.remember(line, x, arm)
-        self.waiting.append((line, reward))
 
     def learn_due(self, line: int, delay: int) -> None:
         """Learn what was chosen `delay` lines before this one, or earlier."""
@@ -173,34 +182,6 @@ class PolicyReplay:
             key, reward = self.waiting.pop(0)
             self.policy.learn(reward=reward, key=key)
         self.seconds["learn"] += time.perf_counter() - before
-
-    # -- the compiled loop ---------------------------------------------------------------------------------------
-
-    def _compiled(self, block: Block, line: int, delay: int) -> NDArray[np.int64]:
-        """The same in compiled loops, one for each run of lines with the same pool, and no longer than the delay."""
-        chosen = []
-        for begin, end in runs_of(self.features, block):
-            while begin < end:
-                self.learn_due(line + begin, delay)
-                upto = min(end, begin + delay) if delay else end
-                if self.waiting:
-                    upto = min(upto, max(begin + 1, self.waiting[0][0] + delay - line))
-                chosen.append(self._run(block.part(begin, upto), line + begin, bool(delay)))
-                begin = upto
-        return np.concatenate(chosen)
-
-    def _run(self, block: Block, line: int, delayed: bool) -> NDArray[np.int64]:
-        arms, ids = arms_of_run(self.features, block), ids_of_run(block)
-        reward, shown = (block.reward, block.shown) if self.learns and not delayed else (None, None)
-        before = time.perf_counter()
-        chosen = play(self.policy, arms, reward, shown, ids, len(block))
-        self.seconds["play"] += time.perf_counter() - before
-        if delayed:
-            count = 1 if self.disjoint else len(ids)
-            for i in np.flatnonzero(chosen == block.shown).tolist():
-                at = i * count + (0 if self.disjoint else int(block.shown[i]))
-                self._keep(arms[[at]], block[i].arm, line + i, float(block.reward[i]))
-        return chosen
 
     # -- what is told --------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ A person reads events; a compiled loop reads blocks. Both hold the same facts, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,14 @@ COLUMNS = {
     "truth": Column("double", 1),
 }
 OPTIONAL = ("propensity", "arm_features", "truth")
+Check = tuple[NDArray[np.bool_], str, str]  # lines that are wrong, what was expected, the column to blame
+
+
+class Part(NamedTuple):
+    """A column without its lists: the numbers, and the lengths of the lists, outermost first."""
+
+    values: NDArray[Any]
+    lengths: list[Ints]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +111,7 @@ class Block:
 
     def __post_init__(self) -> None:
         # A compiled loop trusts these columns: whatever could lead it out of an array is refused here.
-        n, ids, nnz = len(self.time), len(self.pool_ids), len(self.user_index)
+        n, ids, nnz, p = len(self.time), len(self.pool_ids), len(self.user_index), self.propensity
         pools, sizes = len(self.pool_start) - 1, np.diff(self.pool_start)
         _refuse(len(self.pool) != n or len(self.shown) != n or len(self.reward) != n, "columns of equal length")
         _refuse(not _is_start(self.pool_start, pools, ids), "pool_start to go from 0 up to len(pool_ids)")
@@ -112,9 +120,8 @@ class Block:
         _refuse(np.any((self.pool < 0) | (self.pool >= pools)), "pool to name rows of the table of pools")
         _refuse(np.any((self.shown < 0) | (self.shown >= sizes[self.pool])), "shown to be positions in the pool")
         _refuse(nnz > 0 and self.user_index.min() < 0, "user indices of at least 0")
-        chance = self.propensity
-        _refuse(chance is not None and len(chance) != n, "a propensity for each line")
-        _refuse(chance is not None and not ((chance > 0.0) & (chance <= 1.0)).all(), "propensities above 0, at most 1")
+        _refuse(p is not None and len(p) != n, "a propensity for each line")
+        _refuse(p is not None and not ((p > 0.0) & (p <= 1.0)).all(), "propensities above 0, at most 1")
         _refuse(self.arm_features is not None and len(self.arm_features) != ids, "arm_features for each of pool_ids")
         _refuse(self.truth is not None and len(self.truth) != sizes[self.pool].sum(), "a truth for each candidate")
 
@@ -147,6 +154,19 @@ class Block:
             truth=None if self.truth is None else self.truth[slice(*self.truth_start[[first, last]])],
         )
         return part
+
+    def alone(self) -> Block:
+        """The same lines, each with what it shows as its only candidate; without the truth."""
+        places, pool = np.unique(self.pool_start[self.pool] + self.shown, return_inverse=True)
+        return replace(
+            self,
+            pool=pool.astype(np.int32),
+            shown=np.zeros_like(self.shown),
+            pool_start=np.arange(len(places) + 1),
+            pool_ids=self.pool_ids[places],
+            arm_features=None if self.arm_features is None else self.arm_features[places],
+            truth=None,
+        )
 
     def __getitem__(self, i: int) -> Event:
         if not -len(self) <= i < len(self):
@@ -215,18 +235,31 @@ class Block:
         return cls.packed(np.cumsum(new) - 1, as_starts(sizes[new]), ids[entries], own, **columns)
 
     @classmethod
+    def from_columns(cls, parts: dict[str, Part]) -> Block:
+        """A block of the columns of lines, which `line_checks` has nothing against."""
+        (ids, [sizes]), (index, [users]) = parts["arms"], parts["user_index"]
+        columns: dict[str, Any] = {name: part.values for name, part in parts.items() if name != "arms"}
+        features = columns.pop("arm_features", None)
+        if features is not None:
+            features = features.reshape(len(ids), -1) if len(ids) else np.empty((0, 0))
+        columns.setdefault("user_value", np.ones(len(index)))
+        return cls.from_lines(sizes, ids, features, user_start=as_starts(users), **columns)
+
+    @classmethod
     def from_events(cls, events: Iterable[Event]) -> Block:
         """Pack events, if their parts fit each other, and all or none have a propensity, arm features or a truth."""
-        rows = [_checked(event, i) for i, event in enumerate(events)]
-        columns = {name: _joined(rows, name) for name in COLUMNS}
-        ids, features = columns.pop("arms"), columns.pop("arm_features")
-        return cls.from_lines(
-            np.array([len(row["arms"]) for row in rows], np.int64),
-            ids,
-            features,
-            user_start=as_starts([len(row["user_index"]) for row in rows]),
-            **columns,
-        )
+        events = list(events)
+        for i, event in enumerate(events):
+            if not isinstance(event, Event):
+                raise InputError(f"event {i}: expected an `Event`, got {type(event).__name__}.")
+        found = {name: _column(events, name) for name in COLUMNS}
+        parts = {name: part for name, part in found.items() if part is not None}
+        for wrong, expected, name in line_checks(parts):
+            if wrong.any():
+                i = int(wrong.argmax())
+                got = shortened(getattr(events[i], name))
+                raise InputError(f"event {i}: expected {expected}, got {name} = {got}.")
+        return cls.from_columns(parts)
 
     @classmethod
     def join(cls, blocks: Iterable[Block]) -> Block:
@@ -253,8 +286,8 @@ class Block:
 class Numbers:
     """Whole numbers for ids, in the order in which the ids first came."""
 
-    def __init__(self, ids: Iterable[int] = ()) -> None:
-        self.of = {id_: number for number, id_ in enumerate(ids)}
+    def __init__(self) -> None:
+        self.of: dict[int, int] = {}
 
     def __call__(self, ids: Ints, *, most: float = np.inf) -> Ints:
         """The number of each id. If there would be more than `most`, none is added."""
@@ -291,53 +324,57 @@ def _is_start(starts: Ints, rows: int, entries: int) -> bool:
     return bool(ends and np.all(np.diff(starts) >= 0))
 
 
-def _checked(event: Event, i: int) -> dict[str, Any]:
-    """The columns of an event as arrays of their types, if they fit each other."""
-    if not isinstance(event, Event):
-        raise InputError(f"event {i}: expected an `Event`, got {type(event).__name__}.")
-    row: dict[str, Any] = {}
-    for name, kind in COLUMNS.items():
-        value = row[name] = getattr(event, name)
-        if value is None and name in OPTIONAL:
-            continue
+def _column(events: list[Event], name: str) -> Part | None:
+    """A column of all events, or None where no event has it."""
+    kind, arrays, values = COLUMNS[name], [], [getattr(event, name) for event in events]
+    if name in OPTIONAL and not _all_or_none(name, values):
+        return None
+    for i, value in enumerate(values):
         try:
-            row[name] = column = np.asarray(value, kind.dtype)
-            fits = column.ndim == kind.depth
-            fits &= column is value or kind.dtype == "double" or type(value) is int or np.array_equal(column, value)
+            array = np.asarray(value, kind.dtype)
+            fits = array.ndim == kind.depth
+            fits &= array is value or kind.dtype == "double" or type(value) is int or np.array_equal(array, value)
         except (TypeError, ValueError, OverflowError):
             fits = False
         if not fits:
-            raise InputError(
-                f"event {i}: expected `{name}` to be {kind} that fit {kind.dtype}, got {shortened(value)}."
-            )
-    arms, shown, index = len(row["arms"]), int(row["shown"]), row["user_index"]
-    if not 0 <= shown < arms:
-        raise InputError(f"event {i}: `shown` must be a position in its {arms} arms, got {shown}.")
-    if len(index) != len(row["user_value"]):
-        raise InputError(f"event {i}: got {len(index)} user indices but {len(row['user_value'])} values.")
-    if len(index) and (index[0] < 0 or (index[1:] <= index[:-1]).any()):
-        raise InputError(
-            f"event {i}: user indices must be at least 0 and increase. Sort them, and merge repeated ones."
-        )
-    if row["propensity"] is not None and not 0.0 < row["propensity"] <= 1.0:
-        raise InputError(f"event {i}: `propensity` must be a probability above 0, got {event.propensity}.")
-    for name in ("arm_features", "truth"):
-        if row[name] is not None and len(row[name]) != arms:
-            raise InputError(f"event {i}: got {len(row[name])} rows of `{name}` for {arms} arms.")
-    return row
+            expected = f"`{name}` to be {kind} that fit {kind.dtype}"
+            raise InputError(f"event {i}: expected {expected}, got {shortened(value)}.")
+        arrays.append(array)
+    lengths = [np.array([len(array) for array in arrays], np.int64)] if kind.depth else []
+    if kind.depth == 2:
+        lengths.append(np.repeat(np.array([array.shape[1] for array in arrays], np.int64), lengths[0]))
+    return Part(np.concatenate([np.empty(0, kind.dtype), *(array.ravel() for array in arrays)]), lengths)
 
 
-def _joined(rows: list[dict[str, Any]], name: str) -> Any:
-    """A column of all events, or None where no event has it."""
-    parts = [row[name] for row in rows]
-    dtype, depth = COLUMNS[name]
-    if not parts:
-        return None if name in OPTIONAL else np.empty(0, dtype)
-    if not _all_or_none(name, parts):
-        return None
-    if depth == 2 and len({part.shape[1] for part in parts}) > 1:
-        raise InputError(f"expected `{name}` of one shape in all events, got several.")
-    return np.concatenate(parts) if depth else np.array(parts, dtype)
+def line_checks(parts: dict[str, Part]) -> list[Check]:
+    """What may be wrong with the columns of lines."""
+    arms, users = parts["arms"].lengths[0], parts["user_index"].lengths[0]
+    shown, index = parts["shown"].values, parts["user_index"].values
+    step = np.diff(index, prepend=-1)
+    first = as_starts(users)[:-1][users > 0]
+    step[first] = index[first] + 1
+    checks: list[Check] = [
+        ((shown < 0) | (shown >= arms), "`shown` to be a position among the arms, from 0", "shown"),
+        (having(step <= 0, users), "user indices of at least 0 that increase", "user_index"),
+    ]
+    for name, other in (("user_value", "user_index"), ("truth", "arms"), ("arm_features", "arms")):
+        if name in parts:
+            wrong = parts[name].lengths[0] != parts[other].lengths[0]
+            checks.append((wrong, f"as many entries as there are {other}", name))
+    if "arm_features" in parts:
+        of, each = parts["arm_features"].lengths
+        usual = np.bincount(each, minlength=1).argmax()
+        checks.append((having(each != usual, of), "as many features of every arm", "arm_features"))
+    for name, part in parts.items():
+        if part.values.dtype.kind == "f":
+            wrong = ~np.isfinite(part.values)
+            for lengths in reversed(part.lengths):
+                wrong = having(wrong, lengths)
+            checks.append((wrong, "finite numbers", name))
+    if "propensity" in parts:
+        chance = parts["propensity"].values
+        checks.append(((chance <= 0) | (chance > 1), "a probability above 0", "propensity"))
+    return checks
 
 
 def _all_or_none(name: str, parts: list[Any]) -> bool:

@@ -7,12 +7,153 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from driftls.errors import InputError
+from driftls.logs.events import Block, Floats, Ints, Numbers
 from driftls.logs.log import Log
-from driftls.logs.shown import Logging, Showing
 
-__all__ = ["Summary", "inspect"]
+__all__ = ["Logging", "Showing", "Summary", "Uniformity", "inspect"]
+
+LEAST_EXPECTED = 5.0  # counts below are too small for the chi-square approximation
+LEAST_SHOWN = 30  # times that an arm was shown, below which 1/p is not summed up to a normal variable
+DOUBT = 1e-3  # p-values below speak against what is claimed
+
+
+class Uniformity(msgspec.Struct, frozen=True):
+    """A test; a small `p` speaks against it. None where too little was seen."""
+
+    statistic: float | None
+    degrees: float
+    p: float | None
+
+
+class Logging(msgspec.Struct, frozen=True, kw_only=True):
+    """How the log's policy showed candidates, as far as the log tells.
+
+    `kind` is "uniform"; "propensities", not uniform but known; "skewed", not uniform and not known; or "unknown", for
+    too few lines. `reason` says why in words, `doubt` (or nothing) what speaks against the log's own propensities.
+    `propensity_fit` compares the largest standardised sum of 1/p - 1 of an arm with that of so many normal variables.
+    """
+
+    kind: str
+    reason: str
+    doubt: str
+    uniform_positions: Uniformity
+    uniform_arms: Uniformity
+    propensity_fit: Uniformity | None
+    smallest_propensity: float | None
+
+
+class Showing:
+    """What was shown, counted block by block."""
+
+    def __init__(self) -> None:
+        self.numbers, self.positions, self.arms = Numbers(), _Cells(), _Cells()
+        self.lines = self.with_propensity = 0
+        self.smallest, self.off = np.inf, 0.0  # the smallest propensity; the largest |p K - 1|
+        self.inverse, self.spread = np.zeros((2, 0))  # by arm: sums of 1/p and of 1/p^2 - 1/p where it was shown
+
+    def add(self, block: Block) -> None:
+        """Count the lines of a block."""
+        if not len(block):
+            return
+        size, self.lines = np.diff(block.pool_start), self.lines + len(block)
+        lines = np.bincount(block.pool, minlength=len(size))
+        pool = np.repeat(np.arange(len(size)), size)
+        position = np.arange(len(pool)) - block.pool_start[pool]
+        self.positions.add(position, lines[pool], size[pool], block.shown)
+        arm = self.numbers(block.pool_ids)
+        shown = arm[block.pool_start[block.pool] + block.shown]
+        self.arms.add(arm, lines[pool], size[pool], shown)
+        if block.propensity is None:
+            return
+        p, room = block.propensity, len(self.arms.shown)
+        self.with_propensity += len(block)
+        self.smallest = min(self.smallest, float(p.min()))
+        self.off = max(self.off, float(np.abs(p * size[block.pool] - 1.0).max()))
+        self.inverse = _padded(self.inverse, room) + np.bincount(shown, 1.0 / p, room)
+        self.spread = _padded(self.spread, room) + np.bincount(shown, (1.0 / p - 1.0) / p, room)
+
+    def shown_arms(self) -> Ints:
+        """The ids of the arms that were shown at least once."""
+        return np.array(list(self.numbers.of), np.int64)[self.arms.shown > 0]
+
+    def logging(self) -> Logging:
+        """What can be said of it."""
+        positions, arms = self.positions.test(), self.arms.test()
+        known = self.with_propensity == self.lines > 0
+        p = min((test.p for test in (positions, arms) if test.p is not None), default=None)
+        if known and self.off < 1e-6:
+            kind, reason = "uniform", "its propensities are 1/K"
+        elif known:
+            kind, reason = "propensities", f"its propensities differ from 1/K, and go down to {self.smallest:.3g}"
+        elif p is None:
+            kind, reason = "unknown", "it has no propensities, and too few lines to test whether it showed uniformly"
+        elif p < DOUBT:
+            kind, reason = "skewed", f"it has no propensities, and did not show uniformly (p = {p:.2g})"
+        else:
+            kind, reason = "uniform", f"nothing speaks against uniform showing (p = {p:.2g})"
+        fit, doubt = self._fit() if known else None, ""
+        if fit is not None and fit.p is not None and fit.p < DOUBT:
+            doubt = f"the log's propensities do not fit how often arms were shown (p = {fit.p:.2g})"
+        return Logging(
+            kind=kind,
+            reason=reason,
+            doubt=doubt,
+            uniform_positions=positions,
+            uniform_arms=arms,
+            propensity_fit=fit,
+            smallest_propensity=self.smallest if known else None,
+        )
+
+    def _fit(self) -> Uniformity:
+        """Whether 1/p, summed over the lines that show an arm, is about the number of lines that offer it.
+
+        Each line that offers an arm adds 1/p if it shows it, else 0: 1 on average, with variance 1/p - 1, of which the
+        spread is an unbiased estimate.
+        """
+        from scipy.special import ndtr
+
+        enough = (self.arms.shown >= LEAST_SHOWN) & (self.spread > 0.0)
+        if not enough.any():
+            return Uniformity(None, 0.0, None)
+        off = (self.inverse - self.arms.offered)[enough] / np.sqrt(self.spread[enough])
+        largest, cells = float(np.abs(off).max()), int(enough.sum())
+        return Uniformity(largest, float(cells), float(min(1.0, 2.0 * cells * ndtr(-largest))))
+
+
+class _Cells:
+    """How often each cell was shown and offered, and the sums of 1/K and 1/K^2 over the lines that offered it"""
+
+    def __init__(self) -> None:
+        self.shown, self.offered, self.expected, self.squares = np.zeros((4, 0))
+
+    def add(self, cell: Ints, lines: Ints, size: Ints, shown: NDArray[Any]) -> None:
+        """`lines` lines offered `cell` in a pool of `size`, entry by entry; then the cells shown"""
+        room = max(len(self.shown), 1 + int(cell.max(initial=-1)))
+        share = 1.0 / size
+        self.shown = _padded(self.shown, room) + np.bincount(shown, minlength=room)
+        self.offered = _padded(self.offered, room) + np.bincount(cell, lines, room)
+        self.expected = _padded(self.expected, room) + np.bincount(cell, lines * share, room)
+        self.squares = _padded(self.squares, room) + np.bincount(cell, lines * share**2, room)
+
+    def test(self) -> Uniformity:
+        """A chi-square test of uniform showing"""
+        from scipy.special import chdtrc
+
+        enough = self.expected >= LEAST_EXPECTED
+        shown, expected, squares = self.shown[enough], self.expected[enough], self.squares[enough]
+        # A cell's count has variance sum (1/K)(1 - 1/K): these are the means of the statistic's terms.
+        degrees = float(np.sum(1.0 - squares / expected))
+        if degrees <= 0:
+            return Uniformity(None, 0.0, None)
+        statistic = float(np.sum((shown - expected) ** 2 / expected))
+        return Uniformity(statistic, degrees, float(chdtrc(degrees, statistic)))
+
+
+def _padded(values: Floats, length: int) -> Floats:
+    return np.concatenate([values, np.zeros(length - len(values))])
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,39 +209,38 @@ def inspect(log: Log, *, progress: Callable[[int], None] | None = None) -> Summa
     """
     if not isinstance(log, Log):
         raise InputError(f"expected a log, got {type(log).__name__}. Pass read(path), or read(events).")
-    showing, last = Showing(), None
-    seen: dict[str, Any] = {"format": log.format, "clicks": 0.0, "user_dim": 0, "first_time": 0, "last_time": 0}
-    seen |= {"pool_min": 0, "pool_max": 0}
-    candidates = inverse = nonzeros = constants = 0.0
+    showing, totals, ends, last = Showing(), np.zeros(5), [], None
     for block in log.blocks():
         sizes, users = np.diff(block.pool_start)[block.pool], np.diff(block.user_start)
-        first = block.user_index[block.user_start[:-1][users > 0]]
-        for low, high, values in (("first_time", "last_time", block.time), ("pool_min", "pool_max", sizes)):
-            seen[low] = int(values.min()) if last is None else min(seen[low], int(values.min()))
-            seen[high] = int(values.max()) if last is None else max(seen[high], int(values.max()))
-        seen["clicks"] += float(block.reward.sum())
-        seen["user_dim"] = max(seen["user_dim"], 1 + int(block.user_index.max(initial=-1)))
-        candidates += int(sizes.sum())
-        inverse += float(np.sum(1.0 / sizes))
-        nonzeros += len(block.user_index)
-        constants += int(np.sum(first[users[users > 0] == 1] == 0))
+        alone = block.user_index[block.user_start[:-1][users == 1]] == 0
+        totals += (block.reward.sum(), sizes.sum(), (1.0 / sizes).sum(), len(block.user_index), alone.sum())
+        ends.append([block.time.min(), sizes.min(), block.time.max(), sizes.max(), block.user_index.max(initial=-1)])
         showing.add(block)
         last = block
         if progress is not None:
             progress(showing.lines)
     counts, n = log.counts, max(showing.lines, 1)
+    table = np.array(ends or [[0, 0, 0, 0, -1]], np.int64)
+    (first_time, pool_min), (last_time, pool_max, largest) = table[:, :2].min(0).tolist(), table[:, 2:].max(0).tolist()
+    clicks, candidates, inverse, nonzeros, constants = totals.tolist()
     return Summary(
-        **seen,
+        format=log.format,
         lines=counts.lines,
         events=counts.events,
         broken=counts.skipped,
         dropped_lines=counts.dropped_lines,
         dropped_candidates=counts.dropped_candidates,
         examples=counts.examples,
-        ctr=seen["clicks"] / n,
+        clicks=clicks,
+        ctr=clicks / n,
         arms=len(showing.numbers.of),
+        first_time=first_time,
+        last_time=last_time,
+        pool_min=pool_min,
         pool_mean=candidates / n,
+        pool_max=pool_max,
         pool_harmonic_mean=n / inverse if inverse else 0.0,
+        user_dim=1 + largest,
         user_nonzeros=nonzeros / n,
         constant_only=constants / n,
         arm_features=0 if last is None or last.arm_features is None else last.arm_features.shape[1],

@@ -1,17 +1,11 @@
-"""What all readers of logs share, and what keeps half-written files out of sight."""
+"""What all readers of logs share."""
 
 from __future__ import annotations
 
-import glob
-import os
-import secrets
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 
 from driftls.errors import InputError, LogFormatError, SettingsError
 from driftls.inputs import as_whole
@@ -20,7 +14,6 @@ from driftls.logs.events import Block, Event
 __all__ = ["Counts", "EventLog", "Log"]
 
 MOST_EXAMPLES = 10
-PART = ".driftls-part"  # ends the names of what is still being written
 
 
 @dataclass
@@ -87,59 +80,3 @@ class EventLog(Log):
             self.counts.lines += len(chunk)
             self.counts.events += len(chunk)
             yield Block.from_events(chunk)
-
-
-@contextmanager
-def whole(path: str | os.PathLike[str], *, folder: bool = False) -> Iterator[Path]:
-    """Where to write a file or folder; it takes its name when the `with` block is done and all is on the disk.
-
-    Until then it is called ``.<name>.<some letters>.<process>.driftls-part``. What a process that is no more left under
-    such a name is removed; nothing else ever is.
-    """
-    target = Path(os.path.realpath(path))  # a link stays a link
-    if not target.parent.is_dir():
-        raise SettingsError(
-            f"{target.parent}: expected a folder to write {target.name} into. Make it, or choose another."
-        )
-    if target.exists() and not (target.is_dir() if folder else target.is_file()):
-        raise SettingsError(f"{target}: expected {'a folder' if folder else 'a file'} or a new name. Choose another.")
-    for left in target.parent.glob(f".{glob.escape(target.name)}.*{PART}"):
-        if _orphan(left.name.removesuffix(PART).rpartition(".")[2]):
-            _remove(left)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.{os.getpid()}{PART}")
-    try:
-        yield part
-        for written in (part, *part.rglob("*")):
-            _sync(written)
-        os.replace(part, target)
-        _sync(target.parent)
-    finally:
-        _remove(part)
-
-
-def _orphan(process: str) -> bool:
-    """Whether there is no process of this number, where that can be asked."""
-    try:
-        if os.name == "posix" and process.isdecimal():
-            os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        pass
-    return False
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    if os.name == "posix" or not path.is_dir():
-        number = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)

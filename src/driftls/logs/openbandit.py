@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import LogFormatError
-from driftls.logs.events import Block, Ints
-from driftls.logs.parquet import ArrowLog, Check, arrow
+from driftls.logs.events import Block, Check, Ints
+from driftls.logs.parquet import ArrowLog, arrow
 
 __all__ = ["OpenBanditLog", "is_open_bandit"]
 

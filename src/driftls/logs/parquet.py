@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +20,15 @@ from driftls.errors import (
     TruncatedFileError,
     missing_extra,
 )
-from driftls.logs.events import COLUMNS, OPTIONAL, Block, Column, Ints, as_starts, having, shortened
-from driftls.logs.log import PART, Log, whole
+from driftls.logs.events import COLUMNS, OPTIONAL, Block, Check, Column, Ints, Part, having, line_checks, shortened
+from driftls.logs.log import Log
+from driftls.persistence import atomic
 
 __all__ = ["ArrowLog", "ParquetLog", "arrow", "is_parquet", "write_parquet"]
 
 MAGIC = b"PAR1"
 ROW_GROUP = 16_384  # lines; a reader holds one group at a time, with its candidates line by line
 DAY = 86_400  # seconds
-Check = tuple[NDArray[np.bool_], str, str]  # lines that are wrong, what was expected, the column to blame
-
-
-class Part(NamedTuple):
-    """A column without its lists: the numbers, and the lengths of the lists, outermost first."""
-
-    values: NDArray[Any]
-    lengths: list[Ints]
 
 
 class ArrowLog(Log):
@@ -85,10 +78,10 @@ class ParquetLog(ArrowLog):
         nulls: list[Check] = [(_nulls(c), "no null", name) for name, c in zip(batch.schema.names, batch.columns)]
         batch, rows = self._good(batch, place, rows, nulls)
         parts = _parts(batch, where)
-        sound, rows = self._good(batch, place, rows, _value_checks(parts))
-        block = _packed(parts if sound is batch else _parts(sound, where))
+        sound, rows = self._good(batch, place, rows, line_checks(parts))
+        block = Block.from_columns(parts if sound is batch else _parts(sound, where))
         good, _ = self._good(sound, place, rows, [(_repeated(block), "arms that differ", "arms")])
-        return block if good is sound else _packed(_parts(good, where))
+        return block if good is sound else Block.from_columns(_parts(good, where))
 
 
 def is_parquet(path: str) -> bool:
@@ -111,7 +104,9 @@ def _files(path: str) -> list[str]:
     if not os.path.isdir(path):
         return [path]
     below = (file for file in Path(path).rglob("*.parquet") if file.is_file())
-    files = sorted(str(file) for file in below if not any(p.endswith(PART) for p in file.relative_to(path).parts))
+    files = sorted(
+        str(file) for file in below if not any(p.startswith(".driftls-") for p in file.relative_to(path).parts)
+    )
     if not files:
         raise LogFormatError(f"{path}: expected a folder with .parquet files in it, got none.")
     return files
@@ -199,52 +194,12 @@ def _parts(batch: Any, where: str) -> dict[str, Part]:
     return parts
 
 
-def _value_checks(parts: dict[str, Part]) -> list[Check]:
-    arms, users = parts["arms"].lengths[0], parts["user_index"].lengths[0]
-    shown, index = parts["shown"].values, parts["user_index"].values
-    step = np.diff(index, prepend=-1)
-    first = as_starts(users)[:-1][users > 0]
-    step[first] = index[first] + 1
-    checks: list[Check] = [
-        ((shown < 0) | (shown >= arms), "`shown` to be a position among the arms, from 0", "shown"),
-        (having(step <= 0, users), "user indices of at least 0 that increase", "user_index"),
-    ]
-    for name, other in (("user_value", "user_index"), ("truth", "arms"), ("arm_features", "arms")):
-        if name in parts:
-            wrong = parts[name].lengths[0] != parts[other].lengths[0]
-            checks.append((wrong, f"as many entries as there are {other}", name))
-    if "arm_features" in parts:
-        of, each = parts["arm_features"].lengths
-        usual = np.bincount(each, minlength=1).argmax()
-        checks.append((having(each != usual, of), "as many features of every arm", "arm_features"))
-    for name, part in parts.items():
-        if part.values.dtype.kind == "f":
-            wrong = ~np.isfinite(part.values)
-            for lengths in reversed(part.lengths):
-                wrong = having(wrong, lengths)
-            checks.append((wrong, "finite numbers", name))
-    if "propensity" in parts:
-        chance = parts["propensity"].values
-        checks.append(((chance <= 0) | (chance > 1), "a probability above 0", "propensity"))
-    return checks
-
-
 def _repeated(block: Block) -> NDArray[np.bool_]:
     """Lines whose pool has an arm twice."""
     of = np.repeat(np.arange(len(block.pool_start) - 1), np.diff(block.pool_start))
     order = np.lexsort((block.pool_ids, of))
     twice = (np.diff(block.pool_ids[order]) == 0) & (np.diff(of[order]) == 0)
     return np.isin(block.pool, of[order][1:][twice])
-
-
-def _packed(parts: dict[str, Part]) -> Block:
-    (ids, [sizes]), (index, [users]) = parts["arms"], parts["user_index"]
-    columns: dict[str, Any] = {name: part.values for name, part in parts.items() if name != "arms"}
-    features = columns.pop("arm_features", None)
-    if features is not None:
-        features = features.reshape(len(ids), -1) if len(ids) else np.empty((0, 0))
-    columns.setdefault("user_value", np.ones(len(index)))
-    return Block.from_lines(sizes, ids, features, user_start=as_starts(users), **columns)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -275,7 +230,7 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
     by_day = not os.fspath(path).endswith(".parquet")
     if by_day and os.path.isdir(path) and os.listdir(path):
         raise SettingsError(f"{os.fspath(path)}: expected a new or an empty folder. Choose another, or remove it.")
-    with whole(path, folder=by_day) as part, ExitStack() as files:
+    with atomic(path, folder=by_day) as part, ExitStack() as files:
         writers: dict[str, _Writer] = {}
         lines = 0
         for block in log.blocks(ROW_GROUP) if hasattr(log, "blocks") else _as_blocks(log):

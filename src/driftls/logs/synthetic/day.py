@@ -1,6 +1,4 @@
-"""A synthetic day of a news front page: the shape and the difficulty of Yahoo's R6B log, and a known truth.
-
-Visitors, articles and clicks are drawn so that the day agrees with the aggregates in ``r6b_aggregates.json``:
+"""The day itself: visitors, articles and clicks that agree with the aggregates in ``r6b_aggregates.json``.
 
 - The number k of common features of a visitor is drawn from their histogram, then the k features by `users`.
 - Articles come as a Poisson process, live a Gamma-distributed while, and have an average click rate each, drawn
@@ -29,10 +27,9 @@ from driftls.errors import SettingsError
 from driftls.inputs import as_whole
 from driftls.kernels.arrays import kernel
 from driftls.logs.events import Block, Event, Floats, Ints, as_starts
-from driftls.logs.log import whole
 from driftls.logs.parquet import ROW_GROUP, write_parquet
-from driftls.logs.synthetic.text import r6b_text
 from driftls.logs.synthetic.users import CLICK, DIM, ITEM, SHOWN, TIME, Users, aggregates, draw_users, user_kinds
+from driftls.persistence import atomic
 
 __all__ = ["SyntheticDay", "synthetic_day"]
 
@@ -90,6 +87,11 @@ class SyntheticDay:
                 kind = "a whole number" if entry.type == "int" else "a number"
                 raise SettingsError(f"{entry.name} must be {kind} from {low:g} to {high:g}, got {value!r}.")
 
+    def __repr__(self) -> str:
+        own = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        changed = [entry.name for entry in fields(self) if entry.default != own[entry.name]]
+        return f"SyntheticDay({', '.join(f'{name}={own[name]!r}' for name in own if name in ('seed', *changed))})"
+
     @cached_property
     def articles(self) -> Articles:
         """Every article that is in the pool at some time of the day."""
@@ -135,7 +137,7 @@ class SyntheticDay:
         if os.fspath(path).endswith(".parquet"):
             write_parquet(self.blocks(ROW_GROUP, truth=True), path, progress=progress)
             return
-        with whole(path) as part, open(part, "wb") as file, ExitStack() as stack:
+        with atomic(path) as part, open(part, "wb") as file, ExitStack() as stack:
             out: Any = file
             if os.fspath(path).endswith(".gz"):
                 # Level 3 takes a third of the default's time for a file that is a third larger.
@@ -289,6 +291,23 @@ def draw_clicks(
                     truth[truth_start[i] + k] = chance
 
 
+def r6b_text(block: Block) -> bytes:
+    """The lines of a day's block as R6B writes them: features in its own order, the constant first."""
+    order = aggregates()["emission_order"]
+    names = np.array(order + [i for i in range(1, DIM + 1) if i not in order])
+    row = np.repeat(np.arange(len(block)), np.diff(block.user_start)) * DIM
+    ranks = np.sort(row + np.argsort(names - 1)[block.user_index]) - row
+    words = np.array([b" %d" % name for name in names.tolist()], object)[ranks].tolist()
+    pools = [block.pool_ids[a:b].tolist() for a, b in zip(block.pool_start, block.pool_start[1:])]
+    tails = [b"".join(b" |id-%d" % i for i in ids) for ids in pools]
+    shown = block.pool_ids[block.pool_start[block.pool] + block.shown]
+    columns = (block.time, shown, block.reward, block.user_start, block.user_start[1:], block.pool)
+    return b"".join(
+        b"%d id-%d %d |user%s%s\n" % (time, arm, reward, b"".join(words[a:b]), tails[pool])
+        for time, arm, reward, a, b, pool in zip(*(column.tolist() for column in columns))
+    )
+
+
 def synthetic_day(*, lines: int = 1_850_000, seed: int = 0, **strengths: Any) -> SyntheticDay:
     """A synthetic day of a news front page, made from a seed as it is read.
 
@@ -298,27 +317,14 @@ def synthetic_day(*, lines: int = 1_850_000, seed: int = 0, **strengths: Any) ->
         Fewer lines make the same day thinner. For a piece of a day at full traffic set `span` as well.
     seed : int
     **strengths
-        interaction (0.8)
-            Standard deviation, over visitors with a profile of like activity, of the part of an article's log odds
-            that depends on who the visitor is. Visitors without a profile like what is liked on average.
-        activity (1)
-            How much the click rate depends on the number of a visitor's common features; 1 as in the aggregates.
-        churn (43), life (20)
-            New articles a day; hours that they stay on average. The pool has about churn * life / 24 articles.
-        fade (1.5)
-            Log odds that an article loses between its birth and its end.
-        drift (0.1)
-            Standard deviation of slow waves in the log odds of all articles.
-        rhythm (0.5)
-            Amplitude of the traffic's daily wave, relative to its mean.
-        ctr (0.037)
-            Average click rate. A single day lies about 7% around it, by the articles that it happens to have.
-        anonymous (0.3823), rare (1.5)
-            Share of visitors with nothing but the constant; rare features of an average visitor with a profile.
-        pool_min (26), pool_max (45)
-            Bounds of the pool, whatever the churn.
-        start (1317513291), span (86400)
-            Unix time of the first line, and seconds until the last.
+        Of log odds: interaction (0.8), the standard deviation, over visitors with a profile of like activity, of what
+        depends on who the visitor is (those without a profile like what is liked on average); fade (1.5), what an
+        article loses between its birth and its end; drift (0.1), the standard deviation of slow waves in all of them.
+        Of visitors: activity (1), how much the click rate depends on the number of common features; anonymous
+        (0.3823), the share with nothing but the constant; rare (1.5), rare features of an average one with a profile.
+        Of articles: churn (43) new ones a day, which stay life (20) hours on average; pool_min (26), pool_max (45).
+        Of the day: ctr (0.037), the average click rate, around which a single day lies by about 7%; rhythm (0.5),
+        the amplitude of the traffic's wave; start (1317513291), Unix time of the first line, span (86400) seconds.
 
     Returns
     -------
