@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from driftls import logs, paper
 from driftls.errors import InputError, SettingsError
-from driftls.features import Hashed, UserArmCrosses, UserOnly
+from driftls.features import Features, Hashed, UserArmCrosses, UserOnly
 from driftls.fit import Sample, fit, shown_rows, smallest, with_articles
 from driftls.history import Growing, Reservoir
 from driftls.policies import DisjointLinUCB, LinTS, LinUCB
@@ -248,6 +248,32 @@ def test_all_shards_give_an_article_the_same_block(days):
     for path in reversed(paths):
         list(shown_rows(path, features))
     assert features.to_header()["ids"] == known
+
+
+@pytest.mark.parametrize("make", [lambda: Features(), lambda: Features(64)], ids=["vocabulary", "hashed"])
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_files_of_a_log_are_read_by_the_features_of_the_policy(days, make, disjoint):
+    features, paths = make(), logs.read(days).paths
+    kind = DisjointLinUCB if disjoint else LinUCB
+    policy = fit(kind(tracker=RLS(features.dim, **RAW), features=features, seed=0), paths, workers=1).policy
+    assert policy.dim == policy.features.dim >= 64
+    blocks = [block for path in paths for block in logs.read(path).blocks()]
+    arm = blocks[0][0].arm
+    exact, seen = RLS(policy.dim, **RAW), 0
+    for event in (event for block in blocks for event in block):
+        if event.arm == arm or not disjoint:
+            user = {str(index): value for index, value in zip(event.user_index.tolist(), event.user_value.tolist())}
+            row = features.user(user) if disjoint else features.arms(user, [{"id": event.arm}])
+            exact.partial_fit(row.tocsr(), [event.reward])
+            seen += 1
+    own = policy.model(arm) if disjoint else policy.tracker
+    assert len(own) == seen
+    np.testing.assert_allclose(own.theta, exact.theta, rtol=0, atol=1e-9 * np.abs(exact.theta).max())
+
+
+def test_files_of_a_log_need_features():
+    with pytest.raises(SettingsError, match="needs `read`, or a policy that was built with features="):
+        fit(paper.linucb(DIM), ["day.parquet"], workers=1)
 
 
 def driftls(*arguments):

@@ -289,6 +289,14 @@ def test_with_the_visitor_alone_every_article_has_a_model(news):
     assert isinstance(build("linucb", {}, log, 0), DisjointLinUCB)
 
 
+def test_features_of_names_make_the_arms_of_a_study_too(news):
+    text = LOGS.replace('"Hashed", width = 60, user_dim = 136', '"Features", dim = 60, cross = [["*", "id"]]')
+    log = Plan.parse(text, news.parent).logs[0]
+    run = execute(Task(problem=log, policy="linucb", knobs={}, seed=1, metrics=["ctr"], day=log.report[0]))
+    assert (run.rounds, run.partial) == (900, False)
+    assert "Features(60, cross=[('*', 'id')]" in run.settings["features"]
+
+
 def test_a_log_is_known_by_its_content_wherever_it_lies(news, tmp_path):
     day = news.parent / "4.parquet"
     copy = tmp_path / "moved.parquet"
@@ -305,6 +313,7 @@ def test_a_log_is_known_by_its_content_wherever_it_lies(news, tmp_path):
     [
         ('report = ["3", "4.parquet"]', 'report = ["3", "1"]', r"1 is in tune and in report.*\$\.logs\[0\]"),
         ('"3"', '"9"', r"'news': .*9 does not exist"),
+        ('"Hashed", width = 60, user_dim = 136', '"Features"', r"compares models of one length: give Features a dim"),
         ('"Hashed"', '"Hash"', r"features: .*'Hash'.*\$\.logs\[0\]"),
         ("width = 60", "wide = 60", r"features: .*wide.*\$\.logs\[0\]"),
         ('tune = ["1", "2"]\n', "", r"policies\[0\] is tuned, but 'news' has no tune"),

@@ -7,7 +7,6 @@ Shards are put together in their order, so two workers and eight give the same b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -99,7 +98,7 @@ def smallest(old: Sample | None, new: Sample, room: int) -> Sample:
 def fit(
     policy: SharedPolicy | DisjointLinUCB,
     shards: Sequence[Any],
-    read: Callable[[Any], Rows],
+    read: Callable[[Any], Rows] | None = None,
     *,
     seed: int = 0,
     workers: int = -1,
@@ -115,7 +114,8 @@ def fit(
         5,000 features: the sums take d^2.
     shards, read
         `read(shard)` gives blocks (X, y) of a shard, where the task runs, or (X, y, ids) where each arm id has a model
-        of its own; `shown_rows` does so for a file of a log. Both can be pickled.
+        of its own. Both can be pickled. Without `read`, shards are files of a log, and the policy's features make rows
+        of what they show.
     seed : int
         Of the sample.
     workers, cluster
@@ -134,11 +134,21 @@ def fit(
     (2000, array([1., 2., 3.]))
     """
     _check(policy)
+    by_id = isinstance(policy, DisjointLinUCB)
+    where: dict[str, Any] = {"workers": workers, "cluster": cluster}
+    if read is None:
+        if policy.features is None:
+            raise SettingsError("fit needs `read`, or a policy that was built with features=, for files of a log.")
+        features = policy.features = with_articles(policy.features, shards, disjoint=by_id, **where)
+        if features.grows:
+            policy.grow(max(features.dim, policy.dim))
+            _check(policy)
+        read = partial(shown_rows, features=features, disjoint=by_id)
     history = policy.tracker.history
     room = history.capacity if isinstance(history, Reservoir) else None
-    work = partial(_sums, read=read, dim=policy.dim, room=room, by_id=isinstance(policy, DisjointLinUCB), seed=seed)
+    work = partial(_sums, read=read, dim=policy.dim, room=room, by_id=by_id, seed=seed)
     total: dict[Any, Sums] = {}
-    numbered = parallel.parallel_map(work, list(enumerate(shards)), workers=workers, cluster=cluster)
+    numbered = parallel.parallel_map(work, list(enumerate(shards)), **where)
     for of_shard in parallel.in_order(numbered):
         for name, sums in of_shard.items():
             if name in total:
@@ -190,24 +200,22 @@ def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
 # -- rows of a log -----------------------------------------------------------------------------------------------------
 
 
-def shown_rows(path: str, features: FeatureMap) -> Iterator[tuple[Any, Array, NDArray[np.int64]]]:
-    """The arm that was shown, its reward and its id, of every line of a log; in blocks."""
+def shown_rows(
+    path: str, features: FeatureMap, *, disjoint: bool = False
+) -> Iterator[tuple[Any, Array, NDArray[np.int64]]]:
+    """The arm that was shown (or the visitor, for one model an arm), its reward and its id, of every line; in blocks."""
     for block in logs.read(path).blocks():
-        places, pool = np.unique(block.pool_start[block.pool] + block.shown, return_inverse=True)
-        alone = replace(
-            block,
-            pool=pool.astype(np.int32),
-            shown=np.zeros_like(block.shown),
-            pool_start=np.arange(len(places) + 1),
-            pool_ids=block.pool_ids[places],
-            arm_features=None if block.arm_features is None else block.arm_features[places],
-            truth=None,
-        )
-        yield features.rows(alone), block.reward, alone.pool_ids[pool]
+        alone = block.alone()
+        rows = features.users(block) if disjoint and hasattr(features, "users") else features.rows(alone)
+        yield rows, block.reward, alone.pool_ids[alone.pool]
 
 
-def with_articles(features: FeatureMap, paths: Sequence[str], **where: Any) -> FeatureMap:
-    """Crosses that know every article of the log, so that all shards give them the same blocks; others as they are."""
+def with_articles(features: FeatureMap, paths: Sequence[str], *, disjoint: bool = False, **where: Any) -> FeatureMap:
+    """Features that know every article or name of the log, so that all shards number them alike; others as they are."""
+    if features.grows:
+        for path in paths:
+            for _ in shown_rows(path, features, disjoint=disjoint):
+                pass
     if not isinstance(features, UserArmCrosses):
         return features
     found: dict[int, None] = {}
@@ -231,6 +239,8 @@ def _sums(
     rng = np.random.default_rng([seed, number])
     total: dict[Any, Sums] = {}
     for block, y, *ids in read(shard):
+        if sp.issparse(block) and block.shape[1] < dim:  # a policy that grows has room for more names
+            block = sp.csr_array((block.data, block.indices, block.indptr), shape=(block.shape[0], dim))
         X, y = _checked(block, y, dim)
         for name, rows in _groups(ids[0]) if by_id else [(None, slice(None))] if len(y) else []:
             if name not in total:

@@ -44,23 +44,25 @@ Workers = Annotated[int, typer.Option(min=-1, help="Processes on this machine; -
 Cluster = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler to use instead.")]
 OnError = Annotated[Literal["raise", "skip"], typer.Option(help="At a broken line: stop, or skip and count it.")]
 FeatureKind = Annotated[
-    Literal["auto", "disjoint", "crosses", "shared", "hashed", "outer"],
+    Literal["auto", "disjoint", "crosses", "shared", "hashed", "outer", "names"],
     typer.Option(help="How a visitor and an article make an arm."),
 ]
 Dim = Annotated[int, typer.Option(min=1, max=10**7, help="Features of a visitor.")]
 Articles = Annotated[int, typer.Option(min=1, max=10**7, help="Most articles, for crosses and shared.")]
-Width = Annotated[int, typer.Option(min=1, max=10**9, help="Length of an arm, for hashed.")]
+Width = Annotated[int, typer.Option(min=1, max=10**9, help="Length of an arm, for hashed and names.")]
 
 
 def features_of(kind: str, form: str, dim: int, articles: int, width: int) -> FeatureMap:
     """The features that were asked for; by default one model an article, and for R6A products with its features."""
-    from driftls.features import Hashed, OuterProduct, UserArmCrosses, UserOnly
+    from driftls.features import Features, Hashed, OuterProduct, UserArmCrosses, UserOnly
 
     made: FeatureMap = UserOnly(dim)
     if kind == "outer" or (kind == "auto" and form == "R6A"):
         made = OuterProduct(6, 6)
     elif kind == "hashed":
         made = Hashed(width, user_dim=dim)
+    elif kind == "names":
+        made = Features(width, cross="all")
     elif kind in ("crosses", "shared"):
         made = UserArmCrosses(dim, articles=articles, shared=kind == "shared")
     return made

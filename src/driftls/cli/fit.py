@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -55,15 +54,14 @@ def fit(
         )
     paths = [str(Path(path).resolve()) for path in log.paths]
     begin = perf_counter()
-    made = stage.with_articles(common.features_of(features, log.format, dim, articles, width), paths, **where)
+    made = common.features_of(features, log.format, dim, articles, width)
     history = {"history": Reservoir(kept)} if policy == "flinucb-saga" else {}
     start = table[policy](made.dim, kappa, seed, **history)
     start = as_disjoint(start, seed) if isinstance(made, UserOnly) else start
-    read = partial(stage.shown_rows, features=made)
+    start.features = made  # saved with the policy
     with common.progress() as bar:
         task = bar.add_task(policy, total=len(paths), note="")
-        found = stage.fit(start, paths, read, seed=seed, progress=lambda _: bar.advance(task), **where)
-    found.policy.features = made
+        found = stage.fit(start, paths, seed=seed, progress=lambda _: bar.advance(task), **where)
     found.policy.save(out)
     seconds = round(perf_counter() - begin, 3)
     if as_json:

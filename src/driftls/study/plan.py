@@ -168,7 +168,10 @@ class Log(Strict, frozen=True):
     def made(self) -> FeatureMap:
         """New features, which know no article yet."""
         settings = dict(self.features)
-        return from_header({"features": settings.pop("kind", None), **settings})
+        made = from_header({"features": settings.pop("kind", None), **settings})
+        if made.grows:
+            raise SettingsError("a study compares models of one length: give Features a dim, such as dim = 4096.")
+        return made
 
     def found(self, folder: Path) -> Log:
         """The log with the full paths of its days, all of which are there."""
