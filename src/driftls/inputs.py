@@ -92,7 +92,7 @@ def as_whole(value: Any, called: str, least: int = 1) -> int:
 
 
 def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
-    """A matrix of rows with `dim` features: an array, or the arrays of a sparse matrix of any format, checked."""
+    """Rows with `dim` features: a matrix, dense or sparse, of any format, or a list of (indices, values); checked."""
     if type(X) is Rows and X.dim == dim and X.plain():
         return X
     if type(X) is np.ndarray and X.dtype == FLOAT:
@@ -101,6 +101,11 @@ def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
         rows = sparse_rows(X, called)
     elif is_pair(X):
         rows = pair_rows(X, dim)
+    elif type(X) is list and X and all(map(is_pair, X)):
+        each = [pair_rows(x, dim) for x in X]
+        indices = np.concatenate([row.indices.astype(np.int64) for row in each])
+        start = np.cumsum([0, *(row.indices.size for row in each)])
+        rows = Rows(indices, np.concatenate([row.values for row in each]), start, dim)
     else:
         rows = as_numbers(X, f"{called} must be a matrix")
     if len(rows.shape) != 2 or rows.shape[1] != dim:

@@ -37,6 +37,26 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     partial: bool = False
     version: int = VERSION
 
+    def __repr__(self) -> str:
+        told = "".join(f", {name}={values[-1]:.6g}" for name, values in self.traces.items() if values)
+        return f"Run({self.policy!r}, {self.problem!r}, seed={self.seed}, rounds={self.rounds}{told})"
+
+    def __str__(self) -> str:
+        """A few lines: what was run, estimates (of a replay), where traces ended, and times."""
+        ended = ", interrupted" if self.partial else ""
+        lines = [f"{self.policy} on {self.problem}, seed {self.seed}: {self.rounds:,} rounds{ended}"]
+        leading = self.settings.get("leading")
+        for name, found in sorted(self.settings.get("estimates", {}).items(), key=lambda item: item[0] != leading):
+            mark = ", which is valid for this log" if name == leading else ""
+            lines.append(f"  {name:<24}{found['value']:>12.5g}  (95%: {found['low']:.5g} to {found['high']:.5g}){mark}")
+        lines += [
+            f"  {name.replace('_', ' '):<24}{values[-1]:>12.6g}" for name, values in self.traces.items() if values
+        ]
+        for name in ("choose", "learn", "play"):
+            if seconds := self.seconds.get(name, 0.0):
+                lines.append(f"  {name + ', µs a round':<24}{1e6 * seconds / max(self.rounds, 1):>12.3g}")
+        return "\n".join([*lines, *(f"  Warning: {text}." for text in self.settings.get("warnings", ()))])
+
     def last(self, trace: str) -> float:
         """The final value of a trace."""
         if not self.traces.get(trace):

@@ -77,7 +77,7 @@ def simulate(
     rounds = as_whole(rounds, "rounds")
     if not isinstance(environment, Pool):
         raise SettingsError(f"expected an environment such as FixedArms(dim, 100), got {environment!r}.")
-    if policy.dim != environment.dim:
+    if policy.dim != environment.dim and not getattr(policy, "any_dim", False):
         raise DimensionError(f"the policy has dim={policy.dim}, but the environment has dim={environment.dim}.")
     points = sorted({*(log_points(rounds) if points is None else [as_whole(p, "a point") for p in points]), rounds})
     if points[-1] > rounds:

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 import naive
 from driftls import ridge
 from driftls.environments import FixedArms, FreshContexts
-from driftls.errors import ConditioningWarning, InputError
+from driftls.errors import ConditioningWarning, DimensionError, InputError
 from driftls.inputs import Rows
-from driftls.policies import Greedy, LinUCB, SharedPolicy
+from driftls.policies import Greedy, LinUCB, Random, SharedPolicy
 from driftls.simulation import simulate
 from driftls.testing.calls import rounds
 from driftls.testing.policies import played
@@ -201,3 +201,26 @@ def test_more_arms_than_there_was_room_for(make):
         k = policy.choose(arms, ids=ids)
         assert k == int(np.argmax(policy.scores(arms, ids=ids)))
         policy.learn(arms, 1.0, arm=k, ids=ids)
+
+
+def test_a_random_policy_takes_the_dimension_of_its_first_arms():
+    policy = Random(seed=0)
+    assert policy.probabilities(np.eye(4)).tolist() == [0.25] * 4
+    assert policy.dim == 1  # a question changes nothing
+    chosen = [policy.choose(np.eye(4)) for _ in range(200)]
+    assert set(chosen) == {0, 1, 2, 3}
+    assert chosen == [one.choose(np.eye(4)) for one in [Random(4, seed=0)] for _ in range(200)]
+    with pytest.raises(DimensionError, match="4 features"):
+        policy.choose(np.eye(5))
+
+
+def test_arms_may_be_a_list_of_indices_and_values():
+    arms = [([1, 5], [1.0, 2.0]), ([2], [1.0]), ([], [])]
+    matrix = sp.csr_array(([1.0, 2.0, 1.0], [1, 5, 2], [0, 2, 3, 3]), shape=(3, 8))
+    one, other = LinUCB(8, seed=0), LinUCB(8, seed=0)
+    for n in range(20):
+        k = one.choose(arms)
+        assert k == other.choose(matrix)
+        one.learn(arms, float(n % 3), arm=k)
+        other.learn(matrix, float(n % 3), arm=k)
+    assert one.scores(arms).tolist() == other.scores(matrix).tolist()

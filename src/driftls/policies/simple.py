@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 from driftls.draws import Seed
 from driftls.policies.shared import SharedPolicy
 from driftls.trackers import RAW, Diagonal, Tracker
@@ -28,9 +31,24 @@ class Random(SharedPolicy):
     Examples
     --------
     >>> import numpy as np
-    >>> Random(dim=2, seed=0).probabilities(np.eye(2))
+    >>> Random(seed=0).probabilities(np.eye(2))  # without a dim, that of the arms
     array([0.5, 0.5])
     """
 
-    def __init__(self, dim: int, *, seed: Seed = None) -> None:
-        super().__init__(Diagonal(dim, **RAW), NoWidth(), kappa=0.0, epsilon=1.0, seed=seed)
+    def __init__(self, dim: int | None = None, *, seed: Seed = None) -> None:
+        super().__init__(Diagonal(1 if dim is None else dim, **RAW), NoWidth(), kappa=0.0, epsilon=1.0, seed=seed)
+
+    @property
+    def any_dim(self) -> bool:
+        """Whether it is the first arms that say how many features there are."""
+        return self.dim == 1 and not self._models
+
+    def _arm_rows(self, arms: Any, items: Any = None, **how: Any) -> tuple[Any, int]:
+        shape: Any = getattr(arms, "shape", ())
+        if self.any_dim and items is None and len(shape) == 2 and shape[1] > 1:
+            self.grow(shape[1])
+        return super()._arm_rows(arms, items, **how)
+
+    def probabilities(self, *arms: Any, **how: Any) -> Any:
+        """How likely each arm is to be chosen now."""
+        return super(Random, copy.deepcopy(self) if self.any_dim else self).probabilities(*arms, **how)
