@@ -46,7 +46,7 @@ def inspect(
         print_json(msgspec.to_builtins(summary))
         return
     broken = [("broken", example) for example in summary.examples]
-    names = " ".join(map(str, paths))
+    names = " ".join(map(str, paths)) + (f" --dim {summary.user_dim}" if summary.user_dim > 136 else "")
     print_pairs(
         [*_rows(summary), *broken], notes=[f"Next: driftls replay {names} --policy linucb-auto --policy random"]
     )

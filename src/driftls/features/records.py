@@ -136,7 +136,7 @@ class Features(FeatureMap):
             for space in (self._users, self._items)
         )
         alone = buckets(np.concatenate([users, items]) & LOW, self.dim)
-        pieces = chain([alone, np.full(self.constant, self._index.frame["constant"])], self._crosses(users, items))
+        pieces = chain([alone, np.full(int(self.constant), self._index.frame["constant"])], self._crosses(users, items))
         if self.dim > ENTRIES:  # names of a wide space are fewer than its indices
             counts = np.unique(np.concatenate(list(pieces)), return_counts=True)[1]
         else:
