@@ -14,8 +14,11 @@ from driftls.testing import trackers as checks
 from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
 
 every = pytest.mark.parametrize(("case", "history"), combinations(), ids=[name(*both) for both in combinations()])
-# These look at what is passed, which no history decides.
-ONCE = {checks.every_form_of_numbers_is_read, checks.a_refused_call_changes_nothing, checks.a_question_changes_nothing}
+# These look at what is passed, and at the lock, which no history decides.
+ONCE = {
+    *(checks.every_form_of_numbers_is_read, checks.a_refused_call_changes_nothing, checks.a_question_changes_nothing),
+    checks.threads_take_turns,
+}
 
 
 @pytest.mark.parametrize("check", TRACKER_CHECKS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial, update_wrapper
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from driftls.history import Growing, Reservoir, Window
 from driftls.testing import common
-from driftls.testing.common import LAYOUTS, Layout, Life, Make, copy_of, same, same_snapshot
+from driftls.testing.common import LAYOUTS, Check, Layout, Life, Make, copy_of, same, same_snapshot
 from driftls.testing.rows import bad_blocks, bad_rows, forms, good_rows, malformed
 from driftls.trackers.base import Tracker
 
@@ -80,12 +80,6 @@ def same_tracker(one: Tracker, two: Tracker, what: str) -> None:
     same(copy_of(one).partial_fit(X, y), copy_of(two).partial_fit(X, y), f"{what}, after some more rows")
 
 
-def _both_ways(make: Make) -> Iterator[tuple[Layout, Any, Any]]:
-    X, y = good_rows(make().dim)
-    for layout in LAYOUTS:
-        yield layout, layout(X), y
-
-
 # -- checks ----------------------------------------------------------------------------------------------------------
 
 
@@ -111,7 +105,8 @@ def starts_at_zero_and_counts_rows(make: Make) -> None:
 
 def rows_and_blocks_agree(make: Make) -> None:
     """Row by row, as a block and in ragged blocks: the same bits."""
-    for _, matrix, y in _both_ways(make):
+    X, y = good_rows(make().dim)
+    for matrix in (X, sp.csr_array(X)):
         one, block, ragged = make(), make().partial_fit(matrix, y), make()
         for n in range(len(y)):
             one.update(matrix[[n]] if sp.issparse(matrix) else matrix[n], float(y[n]))
@@ -218,19 +213,14 @@ def the_history_holds_what_it_says(make: Make) -> None:
             assert len(place) == min(most, len(y))
 
 
-COMMON = {check.__name__: update_wrapper(partial(check, LIFE), check) for check in common.CHECKS}
+COMMON = common.checks(LIFE)
 a_refused_call_changes_nothing = COMMON["a_refused_call_changes_nothing"]
 a_question_changes_nothing = COMMON["a_question_changes_nothing"]
+threads_take_turns = COMMON["threads_take_turns"]
 
-TRACKER_CHECKS: list[Callable[[Make], None]] = [
-    starts_at_zero_and_counts_rows,
-    rows_and_blocks_agree,
-    dense_and_sparse_agree,
-    dense_and_sparse_rows_mix,
-    every_form_of_numbers_is_read,
-    rows_of_zeros_are_rows_and_no_rows_are_none,
-    resuming_works_after_many_rows,
-    a_fresh_one_knows_nothing,
-    the_history_holds_what_it_says,
+TRACKER_CHECKS: list[Check] = [
+    *(starts_at_zero_and_counts_rows, rows_and_blocks_agree, dense_and_sparse_agree, dense_and_sparse_rows_mix),
+    *(every_form_of_numbers_is_read, rows_of_zeros_are_rows_and_no_rows_are_none, resuming_works_after_many_rows),
+    *(a_fresh_one_knows_nothing, the_history_holds_what_it_says),
     *COMMON.values(),
 ]
