@@ -422,7 +422,8 @@ THEIRS = (os.sep + "sklearn" + os.sep,)  # whose own checks have their own error
 
 def raw(error: Exception) -> bool:
     """Whether an error is not one of ours, nor of the library on whose behalf we are called."""
-    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)][-3:]
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    files = [file for file in files if not file.endswith(".pyx")][-3:]  # NumPy's own, which they call
     theirs = any(name in file for name in THEIRS for file in files)
     return not (theirs and isinstance(error, ValueError | TypeError | OverflowError))
 
