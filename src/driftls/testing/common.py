@@ -61,11 +61,11 @@ def copy_of(thing: Any) -> Any:
     return type(thing).from_snapshot(*thing.snapshot(), **thing.functions())
 
 
-def refused(what: str, call: Callable[[], Any]) -> None:
-    """Fail unless the call ends in one of our errors, in the form of a sentence."""
+def refused(what: str, call: Callable[[], Any], kind: type[DriftlsError] = DriftlsError) -> str:
+    """What the call says; fail unless it ends in one of our errors, in the form of a sentence."""
     try:
         call()
-    except DriftlsError as error:
+    except kind as error:
         text = str(error)
         assert len(text) > 20, f"{what}: says too little: {text!r}"
         assert text.endswith("."), f"{what}: no sentence: {text!r}"
@@ -73,6 +73,7 @@ def refused(what: str, call: Callable[[], Any]) -> None:
         raise AssertionError(f"{what}: a raw {type(error).__name__}: {error}") from error
     else:
         raise AssertionError(f"{what}: was accepted")
+    return text
 
 
 def stages(life: Life, make: Make) -> Iterator[tuple[str, Any, Layout]]:
