@@ -105,6 +105,9 @@ def test_workers_stay_for_the_next_map():
     assert os.getpid() not in first
 
 
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)  # loky's, if it was about to hand one out
 def test_nothing_goes_on_when_the_results_are_no_longer_taken():
     with closing(parallel_map(process, range(1000), workers=2)) as results:
         _, worker = next(results)
