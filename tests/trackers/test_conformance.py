@@ -24,7 +24,9 @@ ONCE = {
 @pytest.mark.parametrize("check", TRACKER_CHECKS)
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_every_tracker(case, check):
-    histories = ((None, *case.histories) if not case.draws else case.histories)[: 1 if check in ONCE else None]
+    # whose inverse is made by Python for each of many rows
+    once = check in ONCE or (case.name == "RLS inverse" and check is checks.resuming_works_after_many_rows)
+    histories = ((None, *case.histories) if not case.draws else case.histories)[: 1 if once else None]
     for history in histories:
         check(partial(make, case, history))
 
