@@ -19,7 +19,7 @@ demo: $(VENV)/.user  ## the paper's experiments, small, in one page: demo/report
 	$(BIN)/driftls reproduce --quick --out demo
 
 test: $(VENV)/.dev  ## every test, docstring, README and tutorial
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(VENV)/.dev  ## style, types, import layers
 	$(BIN)/ruff check .

@@ -20,6 +20,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,6 +96,7 @@ def _files(root: Path, place: str) -> list[Path]:
     return sorted(file for file in files if file.suffix == ".py")
 
 
+@cache  # many tables depend on the same files
 def code(text: str) -> str:
     """Lines of a file without docstrings, blank lines and lines of comment."""
     lines = text.splitlines()

@@ -16,10 +16,13 @@ from driftls import parallel
 from driftls.features import UserOnly
 from driftls.history import Reservoir
 from driftls.logs import read, synthetic_day, write_parquet
+from driftls.policies import LinUCB
 from driftls.policies.registry import make
 from driftls.run import Run
 from driftls.study.plan import Bandit
 from driftls.study.tasks import Task, execute
+from driftls.trackers import RAW, SAGA
+from driftls.widths import PhiWidth
 
 TASKS, CALLS = 16, 400
 
@@ -64,10 +67,13 @@ def fit(options: Options) -> Table:
         begin = time.process_time()
         some = paths[: max(1, len(paths) // 4)]
         alone = sum(len(block) for path in some for block in read(path).blocks()) / (time.process_time() - begin)
-        for name in ("linucb-exact", "flinucb-saga"):
+        saga = SAGA(136, history=Reservoir(20_000), seed=0, **RAW)
+        policies = {
+            "exact": make("linucb-exact", 136, seed=0),
+            "SAGA, reservoir of 20,000": LinUCB(tracker=saga, width=PhiWidth(), seed=0),
+        }
+        for name, policy in policies.items():
             tell(name)
-            history = {"history": Reservoir(20_000)} if name == "flinucb-saga" else {}
-            policy = make(name, 136, seed=0, **history)
             begin = time.process_time()
             done = fits.fit(policy, paths, partial(fits.shown_rows, features=UserOnly(136)), workers=1)
             speed = done.rows / (time.process_time() - begin)

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,7 @@ def _compare(
 ) -> tuple[list[Case], dict[str, Any], list[str], str]:
     """All players on all tables, first as they are and then rescaled; the first player is the tuned one."""
     names = options.wanted(loaders) if options.only or not options.quick else list(quick)
-    seeds = range(options.count(16, 3))
+    seeds = range(options.count(8, 3))
     with tempfile.TemporaryDirectory(prefix="driftls-tables-") as made:
         folder, skipped = Path(made), []
         data = {name: loaders[name]() for name in names}
@@ -201,11 +202,10 @@ def _compare(
             for rescaled in (False, True)
             for name in names
         ]
-        found = {}
-        for key in keys:
-            result = _play(key, cases, seeds, options.quick, folder)
-            found[key] = result if isinstance(result, list) else None
-            skipped += [] if isinstance(result, list) else [result]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # each plays in a process; nothing here is timed
+            results = list(pool.map(lambda key: _play(key, cases, seeds, options.quick, folder), keys))
+        found = {key: result if isinstance(result, list) else None for key, result in zip(keys, results)}
+        skipped += [result for result in results if not isinstance(result, list)]
     note = f"{len(seeds)} seeds; settings of exact methods and libraries are the best of a grid on other seeds."
     return cases, found, skipped, note
 

@@ -97,6 +97,6 @@ class Browser:
         """End the browser."""
         self._session = None
         self.call("Browser.close")
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=300)
         os.close(self._in)
         os.close(self._out)

@@ -35,7 +35,7 @@ each = pytest.mark.parametrize("make", ALL, ids=lambda make: repr(make()))
 @pytest.fixture(scope="module")
 def block() -> Block:
     """A day with many pools, real values, and features of the articles."""
-    made = Block.join(synthetic_day(lines=300, seed=3).blocks())
+    made = Block.join(synthetic_day(lines=100, seed=3).blocks())
     rng = np.random.default_rng(0)
     values, features = rng.normal(size=len(made.user_value)), rng.normal(size=(len(made.pool_ids), 3))
     return replace(made, user_value=values, arm_features=features)
@@ -103,9 +103,13 @@ def test_rows_of_a_block_are_those_of_its_events_to_the_bit(make: Any, block: Bl
 @each
 def test_rows_do_not_depend_on_how_a_log_is_cut(make: Any, block: Block) -> None:
     events = list(block)
-    pieces = [Block.from_events(events[a:b]) for a, b in ((0, 1), (1, 120), (120, 300))]
+    pieces = [Block.from_events(events[a:b]) for a, b in ((0, 1), (1, 40), (40, 100))]
     one, many = make(), make()
-    assert np.array_equal(dense(one.rows(block)), np.vstack([dense(many.rows(piece)) for piece in pieces]))
+    whole, parts = one.rows(block), [many.rows(piece) for piece in pieces]
+    if sp.issparse(whole):  # a wide matrix, which nobody should write out
+        assert (whole != sp.vstack(parts)).nnz == 0
+    else:
+        assert np.array_equal(whole, np.vstack(parts))
 
 
 @each

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -20,6 +18,7 @@ from driftls.policies import DisjointLinUCB, LinTS, LinUCB
 from driftls.policies.registry import POLICIES, make
 from driftls.trackers import CD, GD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
+from test_cli import driftls
 
 DIM, SHARDS, NOISE = 6, [300, 1, 512, 0, 87], 0.3
 THETA = np.linspace(-1.0, 1.0, DIM)
@@ -274,10 +273,6 @@ def test_files_of_a_log_are_read_by_the_features_of_the_policy(days, make, disjo
 def test_files_of_a_log_need_features():
     with pytest.raises(SettingsError, match="needs `read`, or a policy that was built with features="):
         fit(paper.linucb(DIM), ["day.parquet"], workers=1)
-
-
-def driftls(*arguments):
-    return subprocess.run([sys.executable, "-m", "driftls", *map(str, arguments)], capture_output=True, text=True)
 
 
 def test_the_command_writes_a_policy_that_knows_the_log(days, tmp_path):

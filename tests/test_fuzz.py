@@ -6,25 +6,44 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 
 import fuzz
+from driftls.errors import DriftlsError
+from driftls.policies import DisjointLinUCB
+from driftls.sklearn import DriftingLeastSquares
+from driftls.testing.common import same_snapshot
+from driftls.trackers import SAGA
+from driftls.widths import PhiWidth
 
 
-@pytest.mark.parametrize("room", list(fuzz.ROOMS))
-def test_a_batch_of_random_calls_finds_nothing(room):
-    count, found = fuzz.run(room, 1, 20)
+@pytest.mark.parametrize("rooms", [["trackers", "policies"], ["features", "events", "sklearn", "settings"]], ids=str)
+def test_a_batch_of_random_calls_finds_nothing(rooms):
+    assert set(fuzz.ROOMS) == {"trackers", "policies", "features", "events", "sklearn", "settings"}
+    count, found = fuzz.run(rooms, 1, 20)
     assert not found, "\n".join(found)
     assert min(count["taken"], count["refused"]) > 20
 
 
-@pytest.mark.parametrize(
-    ("room", "seed"),
-    [("trackers", 50853), ("trackers", 1154), ("sklearn", 1029), ("policies", 5002), ("policies", 7038)],
-)
-def test_what_was_found_once_is_gone(room, seed):
-    _, found = fuzz.run(room, seed, 1)
-    assert not found, "\n".join(found)
+def test_a_first_fit_that_is_refused_leaves_the_estimator_unfitted():
+    model = DriftingLeastSquares(random_state=0)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full((3, 2), np.nan), np.ones(3))
+    assert not hasattr(model, "tracker_")
+    with pytest.raises(NotFittedError):
+        model.predict(np.eye(2))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_tracker_and_a_width_that_do_not_go_together_leave_no_trace(sparse):
+    policy = DisjointLinUCB(3, tracker=SAGA(3, seed=0), width=PhiWidth(2), seed=0)
+    before, user = policy.snapshot(), np.eye(3)[:1]
+    with pytest.raises(DriftlsError):
+        policy.choose(sp.csr_array(user) if sparse else user, ids=["a", "b"])
+    same_snapshot(before, policy.snapshot(), "a policy that cannot be")
 
 
 MALFORMED = """

@@ -66,7 +66,7 @@ def summaries(seeds: range, bias: float = 0.0) -> list[Summary]:
 
 
 def test_p_values_are_uniform_if_the_logging_is() -> None:
-    of_days = summaries(range(60))
+    of_days = summaries(range(20))
     for tests in ([s.logging.uniform_positions.p for s in of_days], [s.logging.uniform_arms.p for s in of_days]):
         assert stats.kstest(tests, "uniform").pvalue > 1e-3
 
@@ -103,11 +103,11 @@ def with_propensities(seed: int, lines: int, *, wrong: bool = False, even: bool 
 
 
 def test_propensities_that_fit_are_not_doubted_and_those_that_do_not_are() -> None:
-    found = [with_propensities(seed, 2000) for seed in range(150)]
+    found = [with_propensities(seed, 1000) for seed in range(60)]
     assert {summary.logging.kind for summary in found} == {"propensities"}
     p = np.array([summary.logging.propensity_fit.p for summary in found])  # type: ignore[union-attr]
     # At most 5% and three standard deviations: Bonferroni p-values are too large rather than too small.
-    assert np.mean(p < 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150)
+    assert np.mean(p < 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
     wrong = with_propensities(0, 2000, wrong=True)
     assert wrong.logging.propensity_fit is not None
     assert wrong.logging.propensity_fit.p < 1e-6  # type: ignore[operator]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from driftls.logs.log import EventLog, Log
 from driftls.offpolicy import Estimates, Fixed, estimate
 from driftls.policies import DisjointLinUCB, LinTS, LinUCB, Random
 from driftls.policies.registry import as_disjoint, make
+from test_cli import driftls
 
 ARMS = np.array([3, 5, 8])
 
@@ -232,10 +231,6 @@ def test_an_empty_log_is_told() -> None:
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
-
-
-def driftls(*arguments: Any) -> Any:
-    return subprocess.run([sys.executable, "-m", "driftls", *map(str, arguments)], capture_output=True, text=True)
 
 
 def test_the_command_estimates_frozen_policies_and_leads_with_the_valid_estimate(tmp_path: Path) -> None:

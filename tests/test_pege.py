@@ -232,7 +232,7 @@ def test_regret_grows_like_the_square_root(name):
     sqrt(2n). The tolerance: four standard errors over the seeds, and what the first 200 rounds, about which nothing is
     claimed, can do to the slope if their regret is taken away.
     """
-    dim, early, first, last, seeds = 5, 200, 20_000, 200_000, 12
+    dim, early, first, last, seeds = 5, 200, 20_000, 200_000, 9
     slopes, bias = [], []
     for seed in range(seeds):
         run = play(METHODS[name](Sphere(dim), seed), bandit(Sphere(dim), seed), last, checkpoints=[early, first, last])

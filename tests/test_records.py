@@ -270,7 +270,7 @@ def test_the_share_of_collisions_is_what_counting_gives_and_near_what_is_expecte
     features = Features(1000, cross=[("u", "i")])
     features.rounds([{"u": str(k), "v": "1"} for k in range(30)], [{"i": str(k), "w": "1"} for k in range(30)])
     names, measured, expected = features.collisions
-    wide = Features(2**31 - 1, cross=[("u", "i")])
+    wide = Features(2**24, cross=[("u", "i")])
     wide.rounds([{"u": str(k), "v": "1"} for k in range(30)], [{"i": str(k), "w": "1"} for k in range(30)])
     assert names == wide.collisions.names == 1 + 31 + 31 + 900
     assert wide.collisions.measured == 0.0

@@ -22,6 +22,7 @@ from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.policies.registry import as_disjoint, make
 from driftls.trackers import CD, RAW, RLS, SAGA, Diagonal
 from driftls.widths import DiagonalWidth, ExactWidth
+from test_cli import driftls
 
 
 class Kept(Log):
@@ -438,10 +439,6 @@ def test_what_cannot_be_replayed_is_told_before_the_first_line(day):
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
-def driftls(*arguments):
-    return subprocess.run([sys.executable, "-m", "driftls", *map(str, arguments)], capture_output=True, text=True)
-
-
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("logs") / "day.gz"
@@ -518,7 +515,7 @@ def test_ctrl_c_saves_what_was_done_so_far_and_says_so(tmp_path):
         time.sleep(0.05)
     time.sleep(3.0)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 130, err
     told = json.loads(out)
     assert told["partial"]

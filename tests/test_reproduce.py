@@ -260,9 +260,9 @@ def golden_run(tmp_path_factory):
     while first.poll() is None and len(list(out.glob("data/[!.]*.json"))) < 3:
         time.sleep(0.02)
     os.killpg(first.pid, signal.SIGINT)
-    told = first.communicate(timeout=60)
+    told = first.communicate(timeout=600)
     done = {path: path.stat().st_mtime_ns for path in out.glob("data/[!.]*.json")}
-    again = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     return first.returncode, told, done, again, out
 
 

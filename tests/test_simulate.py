@@ -17,7 +17,7 @@ from driftls.history import Window
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.run import Run, interval
 from driftls.simulation import log_points, simulate
-from driftls.testing.policies import same_policy
+from driftls.testing.common import same
 from driftls.trackers import CD, GD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 from policy_cases import CASES, DIM
@@ -68,7 +68,7 @@ def test_both_engines_leave_the_same_policy_behind(name):
         simulate(policy, ChurningPool(DIM, ARMS, every=1, seed=2), 150, engine=engine)
         files.append(policy)
     assert len(files[0].snapshot()[0]["ids"]) <= 32
-    same_policy(*files, "both engines")
+    same(*files, "both engines")
 
 
 def test_a_run_of_many_blocks_decides_alike():

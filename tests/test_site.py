@@ -57,7 +57,7 @@ def check(browser):
     assert [params for method, params in events if method in ("Log.entryAdded", "Runtime.exceptionThrown")] == []
 
 
-def wait(browser, expression, seconds=20.0):
+def wait(browser, expression, seconds=300.0):
     """The value of an expression, as soon as it is true."""
     end = time.monotonic() + seconds
     while not (value := browser.value(expression)):

@@ -331,7 +331,7 @@ def test_a_killed_study_loses_only_what_was_under_way(whole, tmp_path):
     command = [sys.executable, "-m", "driftls", "study", str(file), "--out", str(tmp_path / "out"), "--workers", "1"]
     victim = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     runs = tmp_path / "out" / "runs"
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while len(list(runs.glob("*.json"))) < 3 and time.monotonic() < end:
         time.sleep(0.01)
     victim.kill()
@@ -339,7 +339,7 @@ def test_a_killed_study_loses_only_what_was_under_way(whole, tmp_path):
     kept = {path: path.stat().st_mtime_ns for path in runs.glob("[!.]*.json")}
     assert 3 <= len(kept) < 18
     assert not (tmp_path / "out" / "results.parquet").exists()
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=1800)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert len(read_table(tmp_path / "out" / "results.parquet")) == 18
 

@@ -110,7 +110,7 @@ def job_of(problem: Problem, seed: int, folder: Path, *, settings: Any, seconds:
 
 def played(player: Player, python: str, jobs: list[Job], folder: Path) -> list[dict[str, Any]]:
     """All jobs in one process, one after the other."""
-    path = folder / "job.json"
+    path = folder / f"{player.file}-{player.name}.json"
     source = [str(SOURCE)] if player.group == "ours" else []
     path.write_text(json.dumps({"module": player.file, "player": player.name, "folders": source, "jobs": jobs}))
     limit = 300.0 + sum(5.0 * job["seconds"] + 5.0 for job in jobs)  # ours may compile first

@@ -13,8 +13,7 @@ from driftls.errors import ConditioningWarning, DimensionError, InputError
 from driftls.inputs import Rows
 from driftls.policies import Greedy, LinUCB, Random, SharedPolicy
 from driftls.simulation import simulate
-from driftls.testing.calls import rounds
-from driftls.testing.policies import played
+from driftls.testing.policies import played, rounds
 from driftls.trackers import OLS, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth
 from policy_cases import CASES, DIM

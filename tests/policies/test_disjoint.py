@@ -12,7 +12,7 @@ import naive
 from driftls import ridge
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.policies import DisjointLinUCB
-from driftls.testing.policies import same_policy
+from driftls.testing.common import same
 from driftls.testing.trackers import same_snapshot
 from driftls.trackers import CD, RAW, RLS, SAGA
 from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
@@ -227,7 +227,7 @@ def test_ids_in_any_form_and_order_are_the_same_models():
         assert two.choose(x, ids=form) == k
         one.learn(x, 0.1 * n, arm=k, ids=names)
         two.learn(x, 0.1 * n, arm=k, ids=form)
-    same_policy(one, two, "ids in other forms")
+    same(one, two, "ids in other forms")
 
 
 def test_who_goes_next_does_not_depend_on_a_file_in_between():

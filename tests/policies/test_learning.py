@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from driftls.errors import DivergenceError, InputError, SettingsError
 from driftls.history import Mapped
 from driftls.policies import DisjointLinUCB, LinUCB
-from driftls.testing.calls import rounds
-from driftls.testing.policies import played
+from driftls.testing.policies import played, rounds
 from driftls.testing.trackers import same_snapshot
 from driftls.trackers import GD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, NoWidth, PhiWidth

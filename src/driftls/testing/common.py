@@ -8,7 +8,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial, update_wrapper
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import scipy.sparse as sp
 from driftls.errors import DriftlsError
 
 Make = Callable[[], Any]  # what it makes twice must be alike: give it a seed
+Check = Callable[[Make], None]
 Layout = Callable[[Any], Any]
 LAYOUTS: tuple[Layout, ...] = (np.array, sp.csr_array)
 
@@ -42,16 +44,16 @@ def same_snapshot(before: Any, after: Any, what: str) -> None:
 
 def same(one: Any, two: Any, what: str) -> None:
     """Fail unless both stand at the same bits; how many draws were made ahead does not matter."""
-    same_snapshot(_without_draws(*one.snapshot()), _without_draws(*two.snapshot()), what)
 
-
-def _without_draws(header: Any, arrays: dict[str, Any]) -> Any:
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: plain(item) for name, item in value.items() if name != "draws"}
         return [plain(item) for item in value] if isinstance(value, list) else value
 
-    return plain(header), {name: array for name, array in arrays.items() if not name.endswith("unread")}
+    def without_draws(header: Any, arrays: dict[str, Any]) -> Any:
+        return plain(header), {name: array for name, array in arrays.items() if not name.endswith("unread")}
+
+    same_snapshot(without_draws(*one.snapshot()), without_draws(*two.snapshot()), what)
 
 
 def copy_of(thing: Any) -> Any:
@@ -59,11 +61,11 @@ def copy_of(thing: Any) -> Any:
     return type(thing).from_snapshot(*thing.snapshot(), **thing.functions())
 
 
-def refused(what: str, call: Callable[[], Any]) -> None:
-    """Fail unless the call ends in one of our errors, in the form of a sentence."""
+def refused(what: str, call: Callable[[], Any], kind: type[DriftlsError] = DriftlsError) -> str:
+    """What the call says; fail unless it ends in one of our errors, in the form of a sentence."""
     try:
         call()
-    except DriftlsError as error:
+    except kind as error:
         text = str(error)
         assert len(text) > 20, f"{what}: says too little: {text!r}"
         assert text.endswith("."), f"{what}: no sentence: {text!r}"
@@ -71,6 +73,7 @@ def refused(what: str, call: Callable[[], Any]) -> None:
         raise AssertionError(f"{what}: a raw {type(error).__name__}: {error}") from error
     else:
         raise AssertionError(f"{what}: was accepted")
+    return text
 
 
 def stages(life: Life, make: Make) -> Iterator[tuple[str, Any, Layout]]:
@@ -148,9 +151,6 @@ def _goes_on(life: Life, make: Make, stage: str, thing: Any, layout: Layout) -> 
     assert life.teach(thing, 15, 30, layout) == life.teach(clean, 15, 30, layout), f"something changed, {stage}"
 
 
-# -- threads ---------------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def hasty_threads() -> Iterator[None]:
     """Have threads change places as often as they can."""
@@ -162,56 +162,37 @@ def hasty_threads() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
-def _run(work: Callable[[int], None], workers: int) -> None:
-    with hasty_threads(), ThreadPoolExecutor(workers) as pool:
-        for done in [pool.submit(work, worker) for worker in range(workers)]:
-            done.result()
+def threads_take_turns(life: Life, make: Make, workers: int = 4, calls: int = 12) -> None:
+    """Any mix of calls from several threads equals some order of them: that in which they had the lock.
 
-
-def threads_take_turns(life: Life, make: Make, workers: int = 4, calls: int = 20) -> None:
-    """Any mix of calls from several threads equals some order of them: that in which they had the lock."""
+    And calls that are all alike, from threads that nobody holds back: each of them counts once.
+    """
     for layout in LAYOUTS:
-        log: list[Any] = []
-        thing, serial = make(), make()
-        for one in (thing, serial):
-            life.teach(one, 0, 3, layout)
+        for mixed in (True, False):
+            thing, serial = make(), make()
+            log: list[Any] = []
+            for one in (thing, serial):
+                life.teach(one, 0, 3, layout)
 
-        def work(worker: int, thing: Any = thing, layout: Layout = layout, log: list[Any] = log) -> None:
-            generator = np.random.default_rng(worker)
-            for number in generator.integers(0, 1000, calls).tolist():
-                with thing.lock:  # so that the order is known; what is called takes the same lock again
-                    log.append((number, life.act(thing, number, layout)))
-                life.look(thing, number, layout)
+            def work(
+                worker: int, thing: Any = thing, layout: Any = layout, mixed: bool = mixed, log: Any = log
+            ) -> None:
+                for number in np.random.default_rng(worker).integers(0, 1000, calls).tolist():
+                    with thing.lock if mixed else nullcontext():  # so that the order is known; calls take it again
+                        log.append((number if mixed else 1, life.act(thing, number if mixed else 1, layout)))
+                    life.look(thing, number, layout)
 
-        _run(work, workers)
-        for number, found in log:
-            assert life.act(serial, number, layout) == found, "no order of calls answers so"
-        same(serial, thing, "threads and their order of calls")
-
-
-def calls_without_order_lose_nothing(life: Life, make: Make, workers: int = 4, calls: int = 25) -> None:
-    """Calls that are all alike, from several threads that nobody holds back: each of them counts once."""
-    for layout in LAYOUTS:
-        thing, serial = make(), make()
-        for one in (thing, serial):
-            life.teach(one, 0, 3, layout)
-
-        def work(_worker: int, thing: Any = thing, layout: Layout = layout) -> None:
-            for n in range(calls):
-                life.act(thing, 1, layout)
-                life.look(thing, n, layout)
-
-        _run(work, workers)
-        for _ in range(workers * calls):
-            life.act(serial, 1, layout)
-        same(serial, thing, "threads that learn the same row")
+            with hasty_threads(), ThreadPoolExecutor(workers) as pool:
+                list(pool.map(work, range(workers)))
+            for number, found in log:
+                assert life.act(serial, number, layout) == found, "no order of calls answers so"
+            same(serial, thing, "threads and their order of calls")
 
 
-CHECKS: tuple[Callable[[Life, Make], None], ...] = (
-    the_seed_decides,
-    resuming_equals_never_having_stopped,
-    a_question_changes_nothing,
-    a_refused_call_changes_nothing,
-    threads_take_turns,
-    calls_without_order_lose_nothing,
-)
+def checks(life: Life) -> dict[str, Check]:
+    """All of these by name, for things that are treated so."""
+    found: tuple[Callable[[Life, Make], None], ...] = (
+        *(the_seed_decides, resuming_equals_never_having_stopped),
+        *(a_question_changes_nothing, a_refused_call_changes_nothing, threads_take_turns),
+    )
+    return {check.__name__: update_wrapper(partial(check, life), check) for check in found}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from driftls.errors import DriftlsError, LogFormatError, SettingsError
 from driftls.logs import Block, Log
+from driftls.testing.common import refused
 
 __all__ = ["check_log"]
 
@@ -45,11 +46,11 @@ def _reads_alike_in_blocks_of_any_size(opened: Make) -> None:
     counts = log.counts
     assert counts.events == len(whole), "`counts` must be those of the last reading"
     assert counts.lines == counts.events + counts.skipped + counts.dropped_lines, "each line is counted once"
-    assert _refusal(lambda: log.blocks(0), SettingsError), "a block has at least a line"
+    refused("a block of no lines", lambda: log.blocks(0), SettingsError)
 
 
 def _names_a_broken_line_or_counts_it(make: Make, broken: Path) -> None:
-    said = _refusal(lambda: list(make(broken).blocks()), LogFormatError)
+    said = refused("a broken line", lambda: list(make(broken).blocks()), LogFormatError)
     assert str(broken) in said, f"a broken line must be named by its file, got: {said}"
     assert PLACE.search(said), f"a broken line must be named by its place in the file, got: {said}"
     assert "expected" in said, f"an error must say what was expected, got: {said}"
@@ -74,11 +75,3 @@ def _never_takes_a_file_that_breaks_off_for_a_whole_one(make: Make, good: Path) 
             assert events == whole[: len(events)], f"cut after {length} bytes, it has lines that nobody wrote"
             ended = content[:length].endswith(b"\n")  # text may lack lines at its end, unnoticed, but no part of one
             assert ended or events == whole, f"cut after {length} bytes, within a line, it is taken for whole"
-
-
-def _refusal(call: Callable[[], object], kind: type[DriftlsError]) -> str:
-    try:
-        call()
-    except kind as error:
-        return str(error)
-    raise AssertionError(f"expected {kind.__name__}, got nothing")

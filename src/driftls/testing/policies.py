@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial, update_wrapper
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from driftls.testing import common
-from driftls.testing.calls import bad_arms, bad_calls, rounds
-from driftls.testing.common import LAYOUTS, Layout, Life, Make, copy_of, refused, same, stages
+from driftls.testing.common import LAYOUTS, Check, Layout, Life, Make, copy_of, refused, same, stages
+from driftls.testing.rows import NOT_FINITE, bad_matrices, bad_pairs, malformed
 
 ROUNDS = 40
-same_policy = same
+POOLS = [list("abcde"), list("bcfga"), list("hagbi")]
+Call = tuple[str, Callable[[], Any]]  # with what is wrong with it
 
 
-def played(policy: Any, count: int, kind: Layout = np.array, first: int = 0) -> list[int]:
+class Round(NamedTuple):
+    """Arms as a policy takes them (or the user, where each arm has a model), their ids, and the reward of each."""
+
+    arms: Any
+    ids: list[str]
+    rewards: Any
+
+
+def rounds(policy: Any, count: int, layout: Layout = np.array, first: int = 0) -> Iterator[Round]:
+    """Rounds with pools that change, in which an id always has the same features."""
+    vectors = {name: np.random.default_rng(ord(name)).normal(size=policy.dim) / policy.dim for name in "abcdefghi"}
+    for n in range(first, first + count):
+        generator = np.random.default_rng(n)
+        ids = POOLS[n // 10 % len(POOLS)]
+        user = np.where(generator.random(policy.dim) < 0.7, generator.normal(size=policy.dim), 0.0) / policy.dim
+        matrix = np.array([vectors[name] for name in ids])
+        matrix[:, ::2] *= np.abs(matrix[:, ::2]) > 0.3 / policy.dim
+        rewards = generator.normal(size=len(ids)) + matrix.sum(axis=1)
+        yield Round(layout(user[None]) if policy.disjoint else layout(matrix), ids, rewards)
+
+
+def played(policy: Any, count: int, layout: Layout = np.array, first: int = 0) -> list[int]:
     """Choose and learn, round by round; returns the choices."""
     chosen = []
-    for arms, ids, rewards in rounds(policy, count, kind, first):
+    for arms, ids, rewards in rounds(policy, count, layout, first):
         k = policy.choose(arms, ids=ids)
         policy.learn(arms, float(rewards[k]), arm=k, ids=ids)
         chosen.append(k)
@@ -29,6 +51,13 @@ def played(policy: Any, count: int, kind: Layout = np.array, first: int = 0) -> 
 
 # -- how common checks treat a policy --------------------------------------------------------------------------------
 
+ASKING = ("scores", "widths", "probabilities")
+KEYS: list[Any] = [["list"], {}, float("nan"), np.arange(2)]
+IDS: list[Any] = [
+    *(list("abacd"), [1, 1.0, 2, 3, 4], [*"abcd", float("nan")], [*"abcd", ["e"]], [np.arange(3)] * 5, [{}] * 5),
+    *(set("abcde"), dict.fromkeys("abcde"), iter("abcde"), "abcde", 5, []),
+]
+
 
 def _teach(policy: Any, first: int, last: int, layout: Layout) -> list[int]:
     return played(policy, last - first, layout, first)
@@ -36,7 +65,7 @@ def _teach(policy: Any, first: int, last: int, layout: Layout) -> list[int]:
 
 def _questions(policy: Any, layout: Layout) -> Iterator[Callable[[], Any]]:
     for entry in (*rounds(policy, 3, layout, 8), *rounds(policy, 2, layout, 19)):
-        for name in ("scores", "widths", "probabilities"):
+        for name in ASKING:
             ask = partial(getattr(policy, name), entry.arms)
             yield partial(ask, ids=entry.ids)
             yield partial(ask, ids=["new", *entry.ids[1:]])
@@ -45,11 +74,52 @@ def _questions(policy: Any, layout: Layout) -> Iterator[Callable[[], Any]]:
     yield lambda: (repr(policy), policy.kappa, policy.epsilon, policy.sigmas, policy.functions())
     yield lambda: policy.probability
     for name in ("scores", "widths"):
-        yield from (call for _, call in bad_arms(policy, name, 5))
+        yield from (call for _, call in _bad_arms(policy, name, 5))
 
 
-def _bad_calls(policy: Any, layout: Layout) -> Iterator[tuple[str, Callable[[], Any]]]:
-    yield from bad_calls(policy, layout)
+def _bad_arms(policy: Any, method: str, every: int = 1) -> Iterator[Call]:
+    """With arms, or users, that must be refused; every so many of the matrices."""
+    ids, count = POOLS[0], 1 if policy.disjoint else 5
+    bad = list(bad_matrices(policy.dim, count, NOT_FINITE))[len(method) % every :: every]
+    bad += [("two users", np.ones((2, policy.dim))), *bad_pairs(policy.dim)] if policy.disjoint else []
+    bad += [("none", np.ones((0, policy.dim))), *([] if policy.disjoint else [("a vector", np.ones(policy.dim))])]
+    for name, arms in bad:
+        yield f"{method}, arms: {name}", partial(getattr(policy, method), arms, ids=ids)
+
+
+def _bad_calls(policy: Any, layout: Layout) -> Iterator[Call]:
+    for method, every in (("choose", 1), *((method, 7) for method in ASKING)):
+        yield from _bad_arms(policy, method, every)
+    (arms, ids, _), table, row = next(rounds(policy, 1, layout)), np.ones((1, 5)), np.ones(policy.dim) / policy.dim
+    twice = sp.vstack([arms, arms]) if sp.issparse(arms) else np.vstack([arms, arms])
+    choose, learn = partial(policy.choose, arms), partial(policy.learn, arms)
+    rewards = ["abc", 1.0, table[:, :-1], table * np.nan, [[1.0], [1.0, 2.0]], table * 1j, table[None]]
+    numbers = [None, "1", b"1", np.nan, -np.inf, 1e75, 10**400, 1j, [1.0], np.ones(1), object(), {}]
+    places = [True, False, 5, -1, 0.0, 0.5, "0", None, [0], np.array([0]), 10**30]
+    masks = [[], [False] * 5, [True] * 4, [5], [-1], [0.5], "abc", {0}, object(), [[0]], [10**30]]
+    names = [*IDS, *([] if policy.disjoint else [["a"], list("abcdef")])]
+    matrices = [arms * np.nan, *[matrix for _, matrix in malformed(policy.dim, 1 if policy.disjoint else 5)][::9]]
+    for call, argument, values in (
+        *((partial(getattr(policy, method), arms), "ids", names) for method in ("choose", *ASKING)),
+        (partial(learn, 1.0, arm=0), "ids", names),
+        (partial(policy.play, arms, table), "ids", names),
+        (partial(choose, ids=ids), "allowed", masks),
+        (partial(choose, ids=ids), "key", KEYS),
+        (partial(policy.remember, x=row, name="a"), "key", KEYS),
+        (partial(policy.remember, "key", name="a"), "x", [np.nan * row]),
+        (partial(policy.learn, reward=1.0), "key", [*KEYS, "unknown"]),
+        (partial(learn, arm=0, ids=ids), "reward", numbers),
+        (partial(learn, 1.0, ids=ids), "arm", places),
+        (partial(policy.learn, reward=1.0), "arm", [0]),
+        (partial(policy.learn), "arm", [None]),
+        (partial(policy.play, arms, ids=ids), "rewards", rewards),
+        (partial(policy.play, arms, [1.0], ids=ids), "shown", [[5], [0.5], ["a"], [0, 0], 0, [10**30]]),
+        (partial(policy.play, arms, ids=ids), "shown", [[0]]),
+        (partial(policy.play, twice, ids=ids), "rounds", [-1, 2.5, "1", 7]),
+        (partial(policy.play, rewards=table, ids=ids), "users" if policy.disjoint else "arms", matrices),
+    ):
+        for wrong in values:
+            yield f"{call.func.__name__}, {argument}={wrong!r:.60}", partial(call, **{argument: wrong})
 
 
 def _act(policy: Any, number: int, layout: Layout) -> Any:
@@ -130,29 +200,25 @@ def only_allowed_arms_are_chosen(make: Make) -> None:
 
 def keys_keep_choices_until_their_rewards_come(make: Make) -> None:
     """In any order, across a file, each of them once; the same as passing the arms again."""
-    for kind in LAYOUTS:
-        _late_rewards(make, kind)
-
-
-def _late_rewards(make: Make, kind: Layout) -> None:
-    straight, keyed = make(), make()
-    played(straight, 10, kind)
-    played(keyed, 10, kind)
-    waiting = list(rounds(keyed, 8, kind, 10))
     keys: list[Any] = ["text", 7, -1.5, ("a", 1), ("nested", ("b", 2.0)), np.int64(9), "", 0]
-    for key, (arms, ids, _) in zip(keys, waiting):
-        assert keyed.choose(arms, ids=ids, key=key) == straight.choose(arms, ids=ids), "a key changed the choice"
-    chosen = [keyed.keys.choice(key).name[0] for key in keys]
-    keyed = copy_of(keyed)
-    for n in (5, 0, 7, 3, 1):
-        arms, ids, rewards = waiting[n]
-        k = ids.index(chosen[n])
-        keyed.learn(reward=float(rewards[k]), key=keys[n])
-        straight.learn(arms, float(rewards[k]), arm=k, ids=ids)
-        refused("a reward that came twice", partial(keyed.learn, reward=1.0, key=keys[n]))
-    refused("a key that was used", lambda: _wait(keyed, kind, "text"))
-    assert len(keyed.keys.waiting) == 3
-    assert played(keyed, 15, kind, 20) == played(straight, 15, kind, 20), "late rewards taught something else"
+    for kind in LAYOUTS:
+        straight, keyed = make(), make()
+        played(straight, 10, kind)
+        played(keyed, 10, kind)
+        waiting = list(rounds(keyed, 8, kind, 10))
+        for key, (arms, ids, _) in zip(keys, waiting):
+            assert keyed.choose(arms, ids=ids, key=key) == straight.choose(arms, ids=ids), "a key changed the choice"
+        chosen = [keyed.keys.choice(key).name[0] for key in keys]
+        keyed = copy_of(keyed)
+        for n in (5, 0, 7, 3, 1):
+            arms, ids, rewards = waiting[n]
+            k = ids.index(chosen[n])
+            keyed.learn(reward=float(rewards[k]), key=keys[n])
+            straight.learn(arms, float(rewards[k]), arm=k, ids=ids)
+            refused("a reward that came twice", partial(keyed.learn, reward=1.0, key=keys[n]))
+        refused("a key that was used", partial(keyed.choose, waiting[5].arms, ids=waiting[5].ids, key="text"))
+        assert len(keyed.keys.waiting) == 3
+        assert played(keyed, 15, kind, 20) == played(straight, 15, kind, 20), "late rewards taught something else"
 
 
 def rewards_may_come_in_any_form(make: Make) -> None:
@@ -169,23 +235,14 @@ def rewards_may_come_in_any_form(make: Make) -> None:
             same(straight, policy, f"reward {form!r}")
 
 
-def _wait(policy: Any, kind: Layout, key: Any) -> int:
-    """A choice that waits for its reward."""
-    arms, ids, _ = next(rounds(policy, 1, kind, 15))
-    return int(policy.choose(arms, ids=ids, key=key))
-
-
-COMMON = {check.__name__: update_wrapper(partial(check, LIFE), check) for check in common.CHECKS}
+COMMON = common.checks(LIFE)
 the_seed_decides = COMMON["the_seed_decides"]
 resuming_equals_never_having_stopped = COMMON["resuming_equals_never_having_stopped"]
 a_refused_call_changes_nothing = COMMON["a_refused_call_changes_nothing"]
 a_question_changes_nothing = COMMON["a_question_changes_nothing"]
 
-POLICY_CHECKS: list[Callable[[Make], None]] = [
-    play_equals_choose_and_learn,
-    scores_decide,
-    only_allowed_arms_are_chosen,
-    keys_keep_choices_until_their_rewards_come,
-    rewards_may_come_in_any_form,
+POLICY_CHECKS: list[Check] = [
+    *(play_equals_choose_and_learn, scores_decide, only_allowed_arms_are_chosen),
+    *(keys_keep_choices_until_their_rewards_come, rewards_may_come_in_any_form),
     *COMMON.values(),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial, update_wrapper
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from driftls.history import Growing, Reservoir, Window
 from driftls.testing import common
-from driftls.testing.common import LAYOUTS, Layout, Life, Make, copy_of, same, same_snapshot
+from driftls.testing.common import LAYOUTS, Check, Layout, Life, Make, copy_of, same, same_snapshot
 from driftls.testing.rows import bad_blocks, bad_rows, forms, good_rows, malformed
 from driftls.trackers.base import Tracker
 
@@ -47,17 +47,18 @@ def _bad_calls(tracker: Tracker, layout: Layout) -> Iterator[tuple[str, Callable
             yield f"predict, {name}", partial(tracker.predict, matrix)
 
 
+def _row(x: Any, layout: Layout) -> Any:
+    return layout(x[None]) if layout is sp.csr_array else x
+
+
 def _act(tracker: Tracker, number: int, layout: Layout) -> Any:
     X, y = good_rows(tracker.dim)
     n = number % 50
     if number % 3 == 0:
         tracker.partial_fit(layout(X[n : n + 3]), y[n : n + 3])
     elif number % 3 == 1:
-        x = layout(X[n : n + 1])
-        tracker.update(x if sp.issparse(x) else x[0], float(y[n]))
-    else:
-        return tracker.predict(layout(X[n : n + 2])).tobytes()
-    return None
+        tracker.update(_row(X[n], layout), float(y[n]))
+    return tracker.predict(layout(X[n : n + 2])).tobytes() if number % 3 == 2 else None
 
 
 def _look(tracker: Tracker, number: int, layout: Layout) -> None:
@@ -66,8 +67,7 @@ def _look(tracker: Tracker, number: int, layout: Layout) -> None:
     elif number % 3 == 1:
         tracker.predict(layout(good_rows(tracker.dim, 2)[0]))
     else:
-        then = copy_of(tracker)
-        assert len(then) <= len(tracker)
+        assert len(copy_of(tracker)) <= len(tracker)
 
 
 LIFE = Life(_teach, _questions, _bad_calls, _act, _look)
@@ -78,12 +78,6 @@ def same_tracker(one: Tracker, two: Tracker, what: str) -> None:
     same(one, two, what)
     X, y = good_rows(one.dim, 7, seed=77)
     same(copy_of(one).partial_fit(X, y), copy_of(two).partial_fit(X, y), f"{what}, after some more rows")
-
-
-def _both_ways(make: Make) -> Iterator[tuple[Layout, Any, Any]]:
-    X, y = good_rows(make().dim)
-    for layout in LAYOUTS:
-        yield layout, layout(X), y
 
 
 # -- checks ----------------------------------------------------------------------------------------------------------
@@ -109,16 +103,21 @@ def starts_at_zero_and_counts_rows(make: Make) -> None:
     assert not (tracker.theta == 7.0).any(), "theta must be a fresh array"
 
 
-def rows_and_blocks_agree(make: Make) -> None:
-    """Row by row, as a block and in ragged blocks: the same bits."""
-    for _, matrix, y in _both_ways(make):
-        one, block, ragged = make(), make().partial_fit(matrix, y), make()
-        for n in range(len(y)):
-            one.update(matrix[[n]] if sp.issparse(matrix) else matrix[n], float(y[n]))
+def rows_agree_however_they_are_given(make: Make) -> None:
+    """One by one, in ragged blocks, or later ones in the other layout: the same bits as in one block."""
+    X, y = good_rows(make().dim)
+    for layout, other in (LAYOUTS, LAYOUTS[::-1]):
+        block, single, ragged = make().partial_fit(layout(X), y), make(), make()
+        for x, reward in zip(X, y):
+            single.update(_row(x, layout), float(reward))
         for first, last in [(0, 1), (1, 8), (8, 9), (9, 40), (40, 40), (40, len(y))]:
-            ragged.partial_fit(matrix[first:last], y[first:last])
-        same_tracker(one, block, "rows and a block")
-        same_tracker(one, ragged, "rows and ragged blocks")
+            ragged.partial_fit(layout(X[first:last]), y[first:last])
+        mixed = make().partial_fit(layout(X[:20]), y[:20])
+        mixed.partial_fit(other(X[20:40]), y[20:40]).partial_fit(layout(X[40:50]), y[40:50])
+        for x, reward in zip(X[50:], y[50:]):
+            mixed.update(_row(x, other), float(reward))
+        for name, tracker in {"single rows": single, "ragged blocks": ragged, "mixed rows": mixed}.items():
+            same_tracker(block, tracker, f"{name} and a block")
 
 
 def dense_and_sparse_agree(make: Make) -> None:
@@ -136,17 +135,6 @@ def dense_and_sparse_agree(make: Make) -> None:
             pairs.update(pair, float(reward))
             assert pairs.predict(pair) == pairs.predict(sp.csr_array(x[None]))[0]
         same_tracker(pairs, sparse, "pairs and sparse rows")
-
-
-def dense_and_sparse_rows_mix(make: Make) -> None:
-    """Rows are kept as the first ones were; later ones may come in the other form."""
-    X, y = good_rows(make().dim)
-    for layout, other in (LAYOUTS, LAYOUTS[::-1]):
-        plain, mixed = make().partial_fit(layout(X), y), make().partial_fit(layout(X[:20]), y[:20])
-        mixed.partial_fit(other(X[20:40]), y[20:40]).partial_fit(layout(X[40:50]), y[40:50])
-        for x, reward in zip(X[50:], y[50:]):
-            mixed.update(other(x[None]) if other is sp.csr_array else x, float(reward))
-        same_tracker(plain, mixed, "mixed rows")
 
 
 def every_form_of_numbers_is_read(make: Make) -> None:
@@ -218,19 +206,14 @@ def the_history_holds_what_it_says(make: Make) -> None:
             assert len(place) == min(most, len(y))
 
 
-COMMON = {check.__name__: update_wrapper(partial(check, LIFE), check) for check in common.CHECKS}
+COMMON = common.checks(LIFE)
 a_refused_call_changes_nothing = COMMON["a_refused_call_changes_nothing"]
 a_question_changes_nothing = COMMON["a_question_changes_nothing"]
+threads_take_turns = COMMON["threads_take_turns"]
 
-TRACKER_CHECKS: list[Callable[[Make], None]] = [
-    starts_at_zero_and_counts_rows,
-    rows_and_blocks_agree,
-    dense_and_sparse_agree,
-    dense_and_sparse_rows_mix,
-    every_form_of_numbers_is_read,
-    rows_of_zeros_are_rows_and_no_rows_are_none,
-    resuming_works_after_many_rows,
-    a_fresh_one_knows_nothing,
-    the_history_holds_what_it_says,
+TRACKER_CHECKS: list[Check] = [
+    *(starts_at_zero_and_counts_rows, rows_agree_however_they_are_given, dense_and_sparse_agree),
+    *(every_form_of_numbers_is_read, rows_of_zeros_are_rows_and_no_rows_are_none, resuming_works_after_many_rows),
+    *(a_fresh_one_knows_nothing, the_history_holds_what_it_says),
     *COMMON.values(),
 ]
