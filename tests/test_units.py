@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
+from driftls.features import CrossedArms
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
 
@@ -91,6 +92,20 @@ def test_no_decision_of_a_default_policy_depends_on_units(name, layout, seed):
     plain = decisions(POLICIES[name](), X, y, LAYOUTS[layout])
     for factor, of_y in ((2.0 ** rng.integers(-20, 20, DIM), 4.0), (10.0 ** rng.uniform(-3, 3, DIM), 3.7)):
         assert decisions(POLICIES[name](), X * factor, y * of_y, LAYOUTS[layout]) == plain
+
+
+def test_no_decision_over_a_few_crosses_depends_on_units():
+    X, y = table(7, False)
+
+    def over_crosses(X):
+        policy, chosen = LinUCB(4 * DIM, seed=0), []
+        for n in range(ROWS):
+            arms = CrossedArms(X[n], [0, 1, 2], 3, shared=True)
+            chosen.append(policy.choose(arms))
+            policy.learn(arms, float(y[n] * (chosen[-1] == n % 3)), arm=chosen[-1])
+        return chosen
+
+    assert over_crosses(X * 10.0 ** np.random.default_rng(0).uniform(-3, 3, DIM)) == over_crosses(X)
 
 
 def test_a_shift_of_the_rewards_changes_no_decision():

@@ -78,16 +78,26 @@ class CrossedArms:
         one = Rows(self.row.indices[begin:end], self.row.values[begin:end], np.array([0, end - begin]), self.row.dim)
         return CrossedArms(one, self.blocks[place], self.count, self.shared)
 
+    def rows(self) -> Rows:
+        """The same with a row for each arm, as plain arrays."""
+        indices, values, start, dim = self.row
+        sizes, arms = np.diff(start), self.blocks.size
+        user = np.repeat(np.arange(sizes.size), arms)  # of each row
+        shifts = np.tile(dim * (self.blocks + self.shared), sizes.size)
+        line = np.repeat(np.arange(user.size), sizes[user])
+        at = (
+            np.arange(line.size) - np.repeat(np.cumsum(sizes[user]) - sizes[user], sizes[user]) + start[:-1][user][line]
+        )
+        index, value, ends = indices[at] + shifts[line], values[at], np.cumsum(sizes[user])
+        if self.shared:  # each row's features in front, then the same in its block
+            order = np.argsort(np.concatenate([2 * line, 2 * line + 1]), kind="stable")
+            index, value = np.concatenate([indices[at], index])[order], np.concatenate([value, value])[order]
+            ends = 2 * ends
+        return Rows(index, value, np.append(0, ends), self.shape[1])
+
     def tocsr(self) -> sp.csr_array:
         """The same as a sparse matrix with a row for each arm."""
-        at = self.blocks[:, None] + int(self.shared)
-        at = np.hstack([np.zeros_like(at), at]) if self.shared else at
-        start = at.shape[1] * np.arange(len(at) + 1)
-        place = sp.csr_array((np.ones(at.size), at.ravel(), start), shape=(len(at), self.count + self.shared))
-        users, blocks = self.row.shape[0], len(at)
-        rows = sp.csr_array(sp.kron(place, self.users, "csr"))[np.arange(len(self)).reshape(blocks, users).T.ravel()]
-        rows.eliminate_zeros()  # which come in where most of a user's features are not 0
-        return rows
+        return self.rows().tocsr()
 
 
 def _as_rows(users: Any) -> Rows:

@@ -62,7 +62,7 @@ def as_block(x: Any, called: str = "an arm") -> Any:
 
 def plain_rows(rows: Any, dim: int) -> Any:
     """A row for each arm, also of crossed ones."""
-    return as_rows(rows.tocsr(), dim) if isinstance(rows, CrossedArms) else rows
+    return as_rows(rows.rows(), dim) if isinstance(rows, CrossedArms) else rows
 
 
 def one_arm(rows: Any, k: int, dim: int) -> tuple[Any, int]:

@@ -118,16 +118,18 @@ class LinUCB(SharedPolicy):
         self._reason = f"fast: {dim} {kind} features and arms that change: SAGA, with diagonal widths"
         return SAGA(dim, regularisation=lam, seed=seed, **plain), DiagonalWidth()
 
-    def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> None:
+    def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> bool:
         if not self._auto:
-            return
-        # crosses are scored without a row for each, which units of their own for every cross would need
-        self._raw = crossed
+            return sparse
+        # many crosses are scored without a row for each, which units of their own for every cross would need
+        self._raw = crossed and self.dim > EXACT_UP_TO
+        sparse = sparse and not (crossed and not self._raw)
         tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
         self._adopt(tracker, width, 2.0 if self._sigmas is None else self._sigmas)
         self._auto = False
         if self._adaptive and can_adapt(tracker, width):
             self.strength = self._first = Strength(float(self._regularisation(1)))  # type: ignore[operator]
+        return sparse
 
     # -- files ---------------------------------------------------------------------------------------------------
 

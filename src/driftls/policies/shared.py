@@ -279,8 +279,7 @@ class SharedPolicy(Policy):
             self._must_learn()
             if self._models:
                 raise SettingsError("a warm start is for a policy that has seen nothing.")
-            self._decide(sparse, False, False)
-            self._open_model(sparse)
+            self._open_model(self._decide(sparse, False, False))
             self._warm(self._models[0], fill, squares, n, errors)  # type: ignore[arg-type]
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -399,11 +398,11 @@ class SharedPolicy(Policy):
         """The first arms are here and are looked at: start the tracker, dense or sparse, and its width."""
         look_at(rows)
         sparse = not isinstance(rows, np.ndarray)
-        self._decide(sparse, recurring, isinstance(rows, CrossedArms))
-        self._open_model(sparse)
+        self._open_model(self._decide(sparse, recurring, isinstance(rows, CrossedArms)))
 
-    def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> None:
-        """Choose tracker and width, where that is left to the policy."""
+    def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> bool:
+        """Choose tracker and width, where that is left to the policy, and whether rows are kept sparse."""
+        return sparse
 
     def _adopt(self, tracker: Tracker, width: Width, sigmas: float) -> None:
         """From the first arms on, use these parts."""
