@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Kappa", "OnError", "Seed", "Width", "Workers", "app",
-    "check_policies", "counting", "features_of", "policies", "print_json", "print_pairs", "print_table",
-    "progress", "typer",
+    "check_policies", "counting", "features_of", "policies", "print_json", "print_notes", "print_pairs",
+    "print_table", "progress", "telling", "typer",
 ]  # fmt: skip
 
 app = typer.Typer(
@@ -97,15 +97,14 @@ def print_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1, notes: Sequence[str] = ()
 ) -> None:
     """A table with `words` columns of text, then numbers; below, what they mean and what to do next."""
-    console, table = _console(), Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(head):  # on a narrow terminal text is broken, never a number
         number = place >= words
         table.add_column(name, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
-    console.print(table)
-    for note in ("", *notes) if notes else ():
-        console.print(note, soft_wrap=not console.is_terminal)
+    _console().print(table)
+    print_notes(*notes)
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]], *, notes: Sequence[str] = ()) -> None:
@@ -113,10 +112,14 @@ def print_pairs(pairs: Iterable[tuple[str, str]], *, notes: Sequence[str] = ()) 
     console = _console()
     for name, text in pairs:
         lines = wrap(text, max(20, console.width - 22)) if console.is_terminal else [text]
-        typer.echo(f"{name:<22}{lines[0]}")
-        for line in lines[1:]:
-            typer.echo(f"{'':<22}{line}")
-    for note in ("", *notes):
+        typer.echo(f"{name:<22}" + f"\n{'':<22}".join(lines))
+    print_notes(*notes)
+
+
+def print_notes(*notes: str) -> None:
+    """Sentences below an empty line, broken where a terminal ends."""
+    console = _console()
+    for note in ("", *notes) if notes else ():
         console.print(note, soft_wrap=not console.is_terminal)
 
 
@@ -146,13 +149,22 @@ def progress() -> Iterator[Progress]:
 
 
 @contextmanager
+def telling(label: str = "") -> Iterator[Callable[..., None]]:
+    """A bar that is told what is done and of how much, and what is being done where that changes."""
+    with progress() as bar:
+        task = bar.add_task(label, total=None, note="")
+
+        def tell(done: int, of: int, label: str = label, note: str = "") -> None:
+            bar.update(task, description=label, completed=done, total=of, note=note or f"{done:,} of {of:,}")
+
+        yield tell
+
+
+@contextmanager
 def counting(label: str, share: Callable[[int], float | None]) -> Iterator[Callable[[int], None]]:
     """A bar that is told the lines so far; the time left is shown where `share` of them knows what part they are."""
-    with progress() as bar:
-        task, begin = bar.add_task(label, total=1.0, note=""), perf_counter()
-
-        def report(lines: int) -> None:
-            note = f"{lines:,} lines, {lines / (perf_counter() - begin):,.0f} a second"
-            bar.update(task, completed=share(lines) or 0.0, note=note)
-
-        yield report
+    with telling(label) as tell:
+        begin = perf_counter()
+        yield lambda lines: tell(
+            share(lines) or 0.0, 1.0, note=f"{lines:,} lines, {lines / (perf_counter() - begin):,.0f} a second"
+        )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
-from driftls.cli.common import AsJson, app, progress, typer
-from driftls.cli.report import As, Figures, Format
+from driftls.cli.common import AsJson, app, print_json, telling, typer
+from driftls.cli.report import Figures
 
 
 @app.command()
@@ -21,7 +20,6 @@ def reproduce(
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="This alone; may be given again.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The first seed; the others follow.")] = 0,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder of the report and of its data.")] = Path("paper"),
-    format: As = Format.HTML,
     figures: Figures = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; all cores if not given.")] = None,
     as_json: AsJson = False,
@@ -45,20 +43,15 @@ def reproduce(
     if quick and full:
         raise typer.BadParameter("not together with --full.", param_hint="'--quick'")
     options = stage.Options(0 if quick else 2 if full else 1, seed, tuple(str(path) for path in log or ()))
-    with progress() as bar:
-        task = bar.add_task("measuring", total=None, note="")
-
-        def tell(done: int, of: int) -> None:
-            bar.update(task, completed=done, total=of, note=f"{done} of {of}")
-
+    with telling("measuring") as tell:
         page = stage.reproduce(options, out / "data", only=only, workers=jobs or -1, progress=tell)
-    files = report.write(page, out / f"report.{format}", format=format.value, figures=figures)
+    files = report.write(page, out / "report.html", figures=figures)
     if as_json:
-        typer.echo(json.dumps({"files": [str(file) for file in files], **page.data()}))
+        print_json({"files": files, **page.data()})
         return
     for finding in (finding for section in page.sections for finding in section.findings):
         typer.echo(f"{finding.question}\n  {finding.text}")
     typer.echo()
     for claim in (claim for section in page.sections for claim in section.claims):
         typer.echo(f"{report.MARKS[claim.verdict]:<16} {claim.claim}")
-    typer.echo(f"\nThe report is {files[0]}")
+    typer.echo(f"\nNext: open {files[0]}")

@@ -64,10 +64,8 @@ def simulate(
         claim_folder(out, asked)
     runs: dict[str, list[Run]] = {name: [] for name in names}
     files = []
-    with common.progress() as bar:
-        task, before = bar.add_task("", total=len(names) * seeds * rounds, note=""), 0
-        for name, number in ((name, seed + i) for name in names for i in range(seeds)):
-            bar.update(task, description=name, note=f"seed {number}")
+    with common.telling() as tell:
+        for k, (name, number) in enumerate((name, seed + i) for name in names for i in range(seeds)):
             run = play(
                 table[name](dim, kappa, number),
                 bandits.environment(number),
@@ -75,9 +73,8 @@ def simulate(
                 name=name,
                 seed=number,
                 tracking=name != "random",
-                progress=lambda done: bar.update(task, completed=before + done),  # noqa: B023
+                progress=lambda done: tell(k * rounds + done, len(names) * seeds * rounds, name, f"seed {number}"),  # noqa: B023
             )
-            before += rounds
             runs[name].append(run)
             if out is not None:
                 files.append(out / f"{name}-{number}.json")
