@@ -110,10 +110,10 @@ class Environment(ABC):
         if reward not in ("gaussian", "bounded", "bernoulli"):
             raise SettingsError(f'reward must be "gaussian", "bounded" or "bernoulli", got {reward!r}.')
         dim, sigma = as_whole(dim, "dim"), as_number(sigma, "sigma")
-        if moves is not None and not isinstance(moves, Jumps | Rotates):
-            raise SettingsError(f"moves must be Jumps(every) or Rotates(period), got {moves!r}.")
         if not 0.0 <= sigma < np.inf or (reward == "bounded" and sigma > 3**-0.5):
             raise SettingsError(f"sigma must be at least 0, and at most 0.577 if |xi| <= 1; got {sigma}.")
+        if moves is not None and not isinstance(moves, Jumps | Rotates):
+            raise SettingsError(f"moves must be Jumps(every) or Rotates(period), got {moves!r}.")
         if moves and not as_number(moves.every if isinstance(moves, Jumps) else moves.period, "a move's rounds") > 0:
             raise SettingsError(f"theta* can only move after a positive number of rounds, got {moves}.")
         self.dim, self.kind, self.sigma, self.moves = dim, reward, sigma, moves

@@ -34,22 +34,24 @@ app = typer.Typer(
     name="driftls",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything that is drawn at random.")]
-Kappa = Annotated[float | None, typer.Option(help="Weight of the width; if not given, the policy's own.")]
-Workers = Annotated[int, typer.Option(min=-1, help="Processes on this machine; -1 is one a core.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of everything that is drawn at random.")]
+Kappa = Annotated[
+    float | None, typer.Option(metavar="NUMBER", help="Weight of the width; if not given, the policy's own.")
+]
+Workers = Annotated[int, typer.Option(min=-1, metavar="N", help="Processes on this machine; -1 is one a core.")]
 Cluster = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler to use instead.")]
 OnError = Annotated[Literal["raise", "skip"], typer.Option(help="At a broken line: stop, or skip and count it.")]
 FeatureKind = Annotated[
     Literal["auto", "disjoint", "crosses", "shared", "hashed", "outer", "names"],
     typer.Option(help="How a visitor and an article make an arm."),
 ]
-Dim = Annotated[int, typer.Option(min=1, max=10**7, help="Features of a visitor.")]
-Articles = Annotated[int, typer.Option(min=1, max=10**7, help="Most articles, for crosses and shared.")]
-Width = Annotated[int, typer.Option(min=1, max=10**9, help="Length of an arm, for hashed and names.")]
+Dim = Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Features of a visitor.")]
+Articles = Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Most articles, for crosses and shared.")]
+Width = Annotated[int, typer.Option(min=1, max=10**9, metavar="N", help="Length of an arm, for hashed and names.")]
 
 
 def features_of(kind: str, form: str, dim: int, articles: int, width: int) -> FeatureMap:

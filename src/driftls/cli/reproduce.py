@@ -11,24 +11,29 @@ from driftls.cli.report import Figures
 
 @app.command()
 def reproduce(
-    quick: Annotated[bool, typer.Option("--quick", help="Everything small: a minute and a half on 2 cores.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Long streams, many seeds: some 2 hours on 2 cores.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Everything small: a minute on 2 cores.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Long streams, many seeds: some 40 minutes on 2 cores.")] = False,
     log: Annotated[
         list[Path] | None,
-        typer.Option(exists=True, dir_okay=False, help="A Yahoo file instead of a synthetic day; may be given again."),
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="A Yahoo log instead of a synthetic day; may be given again.",
+        ),
     ] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="This alone; may be given again.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The first seed; the others follow.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The first seed; the others follow.")] = 0,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder of the report and of its data.")] = Path("paper"),
     figures: Figures = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; all cores if not given.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes; all cores if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Do the paper's experiments again, then with what we recommend, and write one page about it.
+    """Do the paper's experiments again: one page of findings.
 
-    Names for --only: run-times, ctr, tracking, theorem-1, theorem-2, section-4, scaling.
-    The paper's own plots are figure-1 (run times) and figure-2 (tracking error). What is measured is kept in
-    the folder: interrupted, the same command goes on where it was. Without --quick or --full it takes some 20
+    Beside them stands what we recommend. Names for --only: run-times, ctr, tracking, theorem-1, theorem-2, section-4,
+    scaling. The paper's own plots are figure-1 (run times) and figure-2 (tracking error). What is measured is kept in
+    the folder: interrupted, the same command goes on where it was. Without --quick or --full it takes some 15
     minutes on 2 cores that do nothing else.
 
     \b

@@ -56,7 +56,8 @@ def study(
         head, *cells = section.items[0].cells()
         typer.echo(f"{section.title}: {section.found}\n")
         common.print_table(head, cells, words=2)
-    common.print_notes(
-        f"{plan.split} Intervals are 95%; p (paired t-tests, Holm's rule) is empty where the runs are too few to tell.",
-        f"Next: open {html}. All {len(rows)} runs are in {results}.",
+        typer.echo()
+    typer.echo(
+        f"{plan.split} Intervals are 95%; p (paired t-tests, Holm's rule) is empty where runs are too few to tell."
     )
+    typer.echo(f"Next: open {html}. All {len(rows)} runs are in {results}.")

@@ -64,10 +64,10 @@ def _board(rank: int, board: list[LeaderboardRow], word: str) -> Table:
         ]
         for one in board
     ]
-    head = ["policy", "knobs", word, "to the first", "p", "µs", "runs"]
+    head = ["policy", "knobs", word, "to the first", "p", "µs a round", "runs"]
     note = (
         "Differences and t-tests are paired by seed or day; p by Holm's rule over the table. The first is first on "
-        "these very runs, so differences to it lean towards being too large. µs are those of a round."
+        "these very runs, so differences to it lean towards being too large."
     )
     return Table(f"{rank}-board", "Leaderboard", head, cells, note)
 
