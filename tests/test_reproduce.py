@@ -18,7 +18,7 @@ import pytest
 from driftls import report
 from driftls.errors import InputError, SettingsError
 from driftls.paper import reproduce
-from driftls.paper.reproduce import baselines, ctr, replays, runtimes, show, work
+from driftls.paper.reproduce import ctr, replays, runtimes, show, work
 from driftls.paper.reproduce.work import Job, Options
 
 GOLDEN = Path(__file__).parent / "golden" / "reproduce.json"
@@ -104,10 +104,10 @@ def test_sizes_differ_in_work_only():
 # -- the parts of experiments that nothing else tests ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", baselines.BASELINES)
+@pytest.mark.parametrize("name", replays.BASELINES)
 def test_baselines_are_exact_linucb(name):
     rng, dim = np.random.default_rng(3), 7
-    policy, A, b = baselines.BASELINES[name](dim, kappa=0.5), np.eye(dim), np.zeros(dim)
+    policy, A, b = replays.BASELINES[name](dim, kappa=0.5), np.eye(dim), np.zeros(dim)
     for _ in range(40):
         arms = rng.normal(size=(6, dim))
         inverse = np.linalg.inv(A)

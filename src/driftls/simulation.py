@@ -115,20 +115,16 @@ def simulate(
 Chosen = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
-def _rows_of(block: Block, r: int) -> Any:
-    """The arms of round r of the block."""
-    if sp.issparse(block.arms):
-        K = block.means.shape[1]
-        return block.arms[r * K : (r + 1) * K]
-    return block.arms if block.arms.ndim == 2 else block.arms[r]
-
-
 def _python(policy: SharedPolicy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
     """The specification: choose and learn, round by round."""
-    count = block.noise.size
+    count, K = block.means.shape
     chosen, rewards = np.zeros(count, dtype=np.int64), np.zeros(count)
     for r in range(count):
-        arms, ids = _rows_of(block, r), None if block.ids is None else block.ids[r]
+        arms, ids = block.arms, None if block.ids is None else block.ids[r]
+        if sp.issparse(arms):
+            arms = arms[r * K : (r + 1) * K]
+        elif arms.ndim == 3:
+            arms = arms[r]
         before = time.perf_counter()
         k = policy.choose(arms, ids=ids)
         after = time.perf_counter()

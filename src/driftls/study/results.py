@@ -6,7 +6,6 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -15,13 +14,11 @@ from msgspec import Struct
 
 from driftls.errors import missing_extra
 from driftls.persistence import atomic
-from driftls.run import Run, interval
-from driftls.study.tasks import Task
+from driftls.run import interval
 
-__all__ = ["LeaderboardRow", "Row", "effects", "leaderboard", "row_of", "write"]
+__all__ = ["LeaderboardRow", "Row", "effects", "leaderboard", "write"]
 
 NAN = float("nan")
-PARTS = ("choose", "learn", "play")  # what a policy's time is spent on; reading and measuring are not its own
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -50,25 +47,6 @@ class Row(Struct, frozen=True, kw_only=True):
     def setting(self) -> str:
         """The knobs, in words."""
         return ", ".join(f"{name} = {value:.4g}" for name, value in self.knobs.items())
-
-
-def row_of(task: Task, run: Run, *, stage: str, label: str, metrics: Sequence[str]) -> Row:
-    """What a study keeps of a run."""
-    return Row(
-        stage=stage,
-        problem=task.problem.name,
-        policy=label,
-        knobs=task.knobs,
-        seed=task.seed,
-        rounds=run.rounds,
-        values={metric: NAN if run.partial else run.last(metric) for metric in metrics},
-        points=run.points,
-        traces={metric: run.traces.get(metric, []) for metric in metrics},
-        microseconds=NAN if run.partial else 1e6 * sum(run.seconds.get(part, 0.0) for part in PARTS) / run.rounds,
-        key=task.key,
-        day="/".join(Path(task.day).parts[-2:]),
-        error=run.settings.get("error", ""),
-    )
 
 
 def write(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:

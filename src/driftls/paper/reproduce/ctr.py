@@ -84,8 +84,8 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
         ),
         Claim(
             "The loss may not be conclusive: LinUCB may not have seen enough data.",
-            f"The loss is {'clear' if lost else 'not clear for all'}: they earn "
-            + ", ".join(per[policy] for policy in VARIANTS) + " of LinUCB's clicks.",
+            f"The loss is {'clear' if lost else 'not clear for all'}. Of LinUCB's clicks they earn: "
+            + ", ".join(f"{policy} {per[policy]}" for policy in VARIANTS) + ".",
             verdict(not lost),
         ),
     ]  # fmt: skip

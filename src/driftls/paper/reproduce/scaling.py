@@ -9,7 +9,7 @@ import numpy as np
 
 from driftls import paper
 from driftls.environments import FreshContexts
-from driftls.paper.reproduce.baselines import BASELINES
+from driftls.paper.reproduce.replays import BASELINES
 from driftls.paper.reproduce.show import medians, ratio, slope, verdict
 from driftls.paper.reproduce.work import Job, Options
 from driftls.policies import LinUCB
