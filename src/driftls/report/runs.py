@@ -72,26 +72,21 @@ def over_rounds(name: str, trace: str, word: str, groups: Mapping[str, Sequence[
 def _table(rank: int, traces: list[str], groups: dict[str, list[Run]]) -> Table:
     rows = []
     for policy, runs in groups.items():
-        ends = (_ends(runs, trace) for trace in traces)
         rounds = sum(run.rounds for run in runs)
         # choosing and learning apart where the rounds came from Python, together in a compiled loop
         spent = sum(run.seconds.get(part, 0.0) for run in runs for part in ("choose", "learn", "play"))
+        ends = ([run.last(trace) for run in runs if run.traces.get(trace)] for trace in traces)
         cells = (plus_minus(*interval(values)) if values else "" for values in ends)
         rows.append([policy, str(len(runs)), *cells, number(1e6 * spent / rounds) if rounds else ""])
     head = ["policy", "seeds", *(trace.replace("_", " ") for trace in traces), "µs a round"]
     return Table(f"{rank}-final", "At the end", head, rows, "Mean ± half of the 95% interval over seeds.")
 
 
-def _ends(runs: list[Run], trace: str) -> list[float]:
-    return [run.traces[trace][-1] for run in runs if run.traces.get(trace)]
-
-
 def _found(groups: dict[str, list[Run]]) -> str:
     """Who came first, by the trace that says most."""
     for trace, best, word in (("regret", min, "lowest"), ("ctr", max, "highest"), ("reward", max, "highest")):
-        finals = {policy: _ends(runs, trace) for policy, runs in groups.items()}
-        if all(len(finals[policy]) == len(runs) for policy, runs in groups.items()):
-            means = {policy: interval(values)[0] for policy, values in finals.items()}
+        if all(run.traces.get(trace) for runs in groups.values() for run in runs):
+            means = {policy: interval([run.last(trace) for run in runs])[0] for policy, runs in groups.items()}
             first = best(means, key=lambda policy: means[policy])
             return f"{first} has the {word} {trace}, {number(means[first])} on average."
     return ""
