@@ -36,7 +36,7 @@ TEXT = [
 def jobs(options: Options) -> list[Job]:
     """All policies on each day; a log is a day, and its seeds are those of the policies."""
     lines = options.pick(4_000, 4_000, 12_000) if not options.logs else 10**9
-    seeds = options.seeds(20, 400, 400) if not options.logs else options.seeds(2, 5, 20)
+    seeds = options.seeds(24, 400, 400) if not options.logs else options.seeds(2, 5, 20)
     return [
         Job(score, {"lines": lines, "seed": seed, "day": day, "log": log})
         for seed in seeds
