@@ -20,7 +20,7 @@ from driftls.policies import LinUCB
 from driftls.policies.registry import make
 from driftls.run import Run
 from driftls.study.plan import Bandit
-from driftls.study.tasks import Task, execute
+from driftls.study.stages import Task, execute
 from driftls.trackers import RAW, SAGA
 from driftls.widths import PhiWidth
 

@@ -93,7 +93,6 @@ def test_help_has_examples(command):
         (["reproduce", "--out", __file__], "is a file"),
         (["report"], "Missing argument"),
         (["report", "nowhere.json"], "'nowhere.json' does not exist"),
-        (["report", ".", "--format", "pdf"], "Invalid value for '--format'"),
         (["simulate"], "Missing option '--policy'"),
         (["simulate", "--policy", "linucb,lasso"], "'lasso' is not one of linucb, flinucb-gd, flinucb-svrg"),
         (["simulate", "--policy", "linucb", "--bandit", "poker"], "Invalid value for '--bandit'"),

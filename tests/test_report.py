@@ -1,4 +1,4 @@
-"""Reports: figures, tables, the page, Markdown, and `driftls report`."""
+"""Reports: figures, tables, the page, and `driftls report`."""
 
 from __future__ import annotations
 
@@ -233,11 +233,12 @@ def test_what_came_from_outside_is_escaped_everywhere(tmp_path):
     ids = re.findall(r'\sid="([^"]*)"', text)
     assert len(ids) == len(set(ids))
     assert all(re.fullmatch(r"[\w-]+", name, flags=re.ASCII) for name in ids)
-    files = report.write(page, tmp_path / "deep" / "r.md", format="md")
-    assert {file.parent for file in files[1:]} == {tmp_path / "deep" / "figures"}
+    files = report.write(page, tmp_path / "deep" / "r.html", figures=tmp_path / "figures")
+    assert {file.parent for file in files[1:]} == {tmp_path / "figures"}
     assert len(set(files)) == 1 + len(page.figures)
-    assert "<script" not in files[0].read_text()
-    assert "<img" not in files[0].read_text()
+    for file in files[1:]:
+        assert "<script" not in file.read_text()
+        assert "<img" not in file.read_text()
 
 
 @pytest.mark.parametrize(
@@ -269,10 +270,6 @@ def test_a_story_opens_with_findings_and_claims_and_folds_its_details():
     data = STORY.data()["one"]
     assert data["findings"] == ["A thing."]
     assert data["claims"] == [[claim.verdict, claim.claim, claim.measured] for claim in CLAIMS]
-    words = report.markdown(STORY, "f")
-    assert "- **What?** A thing." in words
-    assert "Of the paper's 3 claims 1 hold" in words
-    assert "| ✗ does not hold | Claim 2. | Measured. |" in words
 
 
 @pytest.mark.parametrize(
@@ -284,15 +281,11 @@ def test_an_interval_says_how_many_places_count(mean, half, text):
     assert report.plus_minus(mean, half) == text
 
 
-def test_markdown_has_the_same_in_words(tmp_path):
-    files = report.write(PAGE, tmp_path / "r.md", format="md")
+def test_figures_are_files_too_light_and_dark(tmp_path):
+    files = report.write(PAGE, tmp_path / "r.html", figures=tmp_path / "new" / "figures")
     assert [file.relative_to(tmp_path).as_posix() for file in files] == [
-        "r.md", "figures/growth.svg", "figures/score.svg",
+        "r.html", "new/figures/growth.svg", "new/figures/score.svg",
     ]  # fmt: skip
-    text = files[0].read_text()
-    assert "![Scores](figures/score.svg)" in text
-    assert "| c\\|d | 0.5 |" in text
-    assert "- **One**: found." in text
     for look in (figures.LIGHT, figures.DARK):
         assert look["c1"] in files[1].read_text()
     assert ElementTree.parse(files[1]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
@@ -350,8 +343,8 @@ def test_the_command_reads_files_and_folders(tmp_path):
     assert result["files"] == [str(out)]
     assert result["problem-1"]["1-regret"]["rows"][2:] == [["b", 10, 4.0, None, None], ["b", 100, 8.0, None, None]]
     assert "b has the lowest regret" in out.read_text()
-    told = driftls("report", tmp_path, "--format", "md", "--out", tmp_path / "r.md")
-    assert told.stdout.endswith(f"The report is {tmp_path / 'r.md'}\n")
+    told = driftls("report", tmp_path, "--figures", tmp_path / "figures", "--out", out)
+    assert told.stdout.endswith(f"Next: open {out}\n")
     assert (tmp_path / "figures" / "1-regret.svg").exists()
 
 

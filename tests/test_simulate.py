@@ -7,19 +7,16 @@ import math
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
-import naive
 from driftls import paper, ridge
 from driftls.environments import ChurningPool, FixedArms, FreshContexts, Jumps, Rotates
 from driftls.errors import CorruptFileError, DimensionError, DivergenceError, NewerFileError, SettingsError
-from driftls.history import Window
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.run import Run, interval
 from driftls.simulation import log_points, simulate
 from driftls.testing.common import same
-from driftls.trackers import CD, GD, RAW, RLS, SAGA
-from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
+from driftls.trackers import GD, RAW, SAGA
+from driftls.widths import DiagonalWidth, PhiWidth
 from policy_cases import CASES, DIM
 
 ARMS = 5
@@ -145,36 +142,6 @@ def test_tracking_error_is_the_tracker_s_own():
     assert len(run.traces["tracking_error"]) == 2
 
 
-@pytest.mark.parametrize("nnz", [None, 3])
-def test_width_error_is_against_exact_widths(nnz):
-    def environment():
-        return FreshContexts(DIM, ARMS, nnz=nnz, seed=3)
-
-    exact = simulate(
-        LinUCB(tracker=RLS(DIM, **RAW), width=ExactWidth(), kappa=0.5),
-        environment(),
-        100,
-        points=[1, 100],
-        width_error=True,
-    )
-    assert max(exact.traces["width_error"]) < 1e-9
-    policy = LinUCB(tracker=SAGA(DIM, steps=2, seed=1, **RAW), width=DiagonalWidth(), kappa=0.5)
-    run = simulate(policy, environment(), 100, points=[100], width_error=True)
-    X = policy.tracker.history.matrix()[0]
-    X = X.toarray() if sp.issparse(X) else X
-    arms = environment().round(100).arms
-    M = naive.gram(X, 1.0)
-    true = np.sqrt([naive.exact_width2(x, M) for x in (arms.toarray() if nnz else arms)])
-    assert run.last("width_error") == pytest.approx(float(np.mean(np.abs(policy.widths(arms) / true - 1.0))), abs=1e-9)
-    assert run.last("width_error") > 0.01
-
-
-def test_width_error_follows_a_discount():
-    policy = LinUCB(tracker=CD(DIM, discount=0.95, **RAW), width=ExactWidth(), kappa=0.5)
-    run = simulate(policy, FixedArms(DIM, ARMS, seed=3), 300, points=[300], width_error=True)
-    assert run.last("width_error") < 1e-9
-
-
 def test_the_default_points_are_even_on_a_logarithmic_axis():
     assert log_points(1) == [1]
     assert log_points(10_000)[0] == 10
@@ -206,18 +173,6 @@ def test_progress_counts_rounds():
             lambda p, e: simulate(DisjointLinUCB(DIM), e, 10),
             SettingsError,
             "takes users, but the environment offers arms",
-        ),
-        (
-            lambda p, e: simulate(paper.flinucb_gd(DIM), e, 10, width_error=True),
-            SettingsError,
-            "constant, positive total ridge",
-        ),
-        (
-            lambda p, e: simulate(
-                LinUCB(tracker=SAGA(DIM, history=Window(9), **RAW), width=PhiWidth()), e, 10, width_error=True
-            ),
-            SettingsError,
-            "this tracker has dropped some",
         ),
     ],
 )

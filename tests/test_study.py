@@ -20,12 +20,11 @@ from driftls.logs import synthetic_day, write_parquet
 from driftls.parallel import file_digest
 from driftls.policies import DisjointLinUCB, registry
 from driftls.run import Run, interval
-from driftls.study import Plan, run_study
-from driftls.study import tasks as tasks_module
+from driftls.study import Plan, run_study, stages
 from driftls.study.plan import PolicySpec, Range, Search, build
 from driftls.study.results import leaderboard
 from driftls.study.search import best, most_runs, rungs
-from driftls.study.tasks import Task, execute
+from driftls.study.stages import Task, execute
 
 TEXT = """
 metrics = ["regret", "reward"]
@@ -184,7 +183,7 @@ def test_any_number_of_workers_gives_the_same_bits(whole, tmp_path, workers):
 
 def test_a_second_run_does_only_what_is_missing(whole, tmp_path, monkeypatch):
     done = []
-    monkeypatch.setattr(tasks_module, "execute", lambda task: done.append(task) or execute(task))
+    monkeypatch.setattr(stages, "execute", lambda task: done.append(task) or execute(task))
     plan = Plan.parse(TEXT)
     first = run_study(plan, tmp_path, workers=1)
     assert len(done) == len(first)
@@ -232,7 +231,7 @@ def test_a_setting_that_fails_is_a_result_that_says_why(tmp_path, monkeypatch):
     def diverge(*_, **__):
         raise DriftlsError("too far")
 
-    monkeypatch.setattr(tasks_module, "simulate", diverge)
+    monkeypatch.setattr(stages, "simulate", diverge)
     run = execute(task)
     assert run.partial
     assert run.settings["error"] == "DriftlsError: too far"
@@ -348,16 +347,16 @@ def test_a_worker_killed_in_mid_study_changes_no_result(whole, tmp_path):
     plan = Plan.parse(TEXT)
     script = f"""
 import os, signal
-from driftls.study import Plan, run_study, tasks
+from driftls.study import Plan, run_study, stages
 from pathlib import Path
-real = tasks.execute
+real = stages.execute
 def execute(task):
     marker = Path({str(tmp_path)!r}) / "dead"
     if task.seed == 2 and not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return real(task)
-tasks.execute = execute
+stages.execute = execute
 run_study(Plan.parse({TEXT!r}), {str(tmp_path / "out")!r}, workers=2)
 """
     subprocess.run([sys.executable, "-c", script], check=True)

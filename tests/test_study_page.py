@@ -41,7 +41,10 @@ def test_costs_curves_and_knobs_are_drawn(page):
     found = items(page)
     assert [line.label for line in found["1-cost"].lines] == ["linucb", "random"]
     assert [line.x[0] for line in found["1-cost"].lines] == [4.0, 1.0]
-    assert [line.label for line in found["1-regret"].lines] == ["linucb", "random"]
+    learning = found["1-regret"].lines
+    assert [line.label for line in learning] == ["linucb", "random"]
+    assert (list(learning[0].x), learning[0].y) == ([1, 2], [0.0, 16.0])  # the mean over seeds at each point
+    assert learning[0].low[1] < 16.0 < learning[0].high[1]
     [knob] = [item for item in found.values() if item.title == "linucb: kappa"]
     assert [dot.label for dot in knob.dots] == ["0.3", "3"]
 

@@ -1,4 +1,4 @@
-"""What is said from the rows of a study: leaders, costs, knobs and curves."""
+"""What is said from the rows of a study: leaders, costs and knobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from driftls.study.results import Row, curves, leaderboard, sensitivity
+from driftls.study.results import Row, effects, leaderboard
 
 
 def row(policy, seed, regret, *, stage="report", cost=1.0, error="", **knobs):
@@ -41,11 +41,9 @@ def test_the_effect_of_a_knob_is_the_mean_over_the_others():
         for k in (1.0, 2.0)
         for r in (3.0, 5.0)
     ]
-    found = {(effect.knob, effect.value): effect.mean for effect in sensitivity(rows, "regret")}
+    found = {
+        (knob, value): np.mean(runs)
+        for (_, _, knob), values in effects(rows, "regret").items()
+        for value, runs in values.items()
+    }
     assert found == {("k", 1.0): 14.0, ("k", 2.0): 24.0, ("r", 3.0): 18.0, ("r", 5.0): 20.0}
-
-
-def test_a_learning_curve_is_the_mean_at_each_point():
-    points, means, halves = curves([row("a", 0, 2.0), row("a", 1, 4.0)], "regret")["p", "a"]
-    assert (points, means) == ([1, 2], [0.0, 3.0])
-    assert halves[0] == 0.0 < halves[1]

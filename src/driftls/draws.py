@@ -6,6 +6,7 @@ size of a block never changes a result, and what was drawn but not yet read is s
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -60,12 +61,13 @@ class Draws:
 
     def enlarge(self, size: int) -> None:
         """Have room for more draws at a time; none is lost."""
-        self._stand(np.empty(size), self.unread())
+        self._stand(size, self.unread())
 
-    def _stand(self, tape: NDArray[np.float64], unread: NDArray[np.float64]) -> None:
-        """Have `unread` ahead of the cursor."""
-        tape[tape.size - unread.size :] = unread
-        self.tape, self.cursor[0] = tape, tape.size - unread.size
+    def _stand(self, size: int, unread: NDArray[np.float64]) -> None:
+        """Have `unread` ahead of the cursor, on the same tape where it has the right size."""
+        tape = self.tape if size == self.tape.size else np.empty(size)
+        tape[size - unread.size :] = unread
+        self.tape, self.cursor[0] = tape, size - unread.size
 
     def take(self, count: int) -> NDArray[np.float64]:
         """The next `count` uniforms."""
@@ -85,8 +87,8 @@ class Draws:
 
     def header(self) -> dict[str, Any]:
         """The generator's state, for a file (with `unread`)."""
-        state: dict[str, Any] = _plain(self.generator.bit_generator.state)
-        return {**state, "tape": self.tape.size}
+        state = json.dumps(self.generator.bit_generator.state, default=np.ndarray.tolist)
+        return {**json.loads(state), "tape": self.tape.size}
 
     def restore(self, header: dict[str, Any], unread: NDArray[np.float64]) -> None:
         """Go on where the saved stream stood."""
@@ -104,11 +106,4 @@ class Draws:
         bits = getattr(np.random, name)()
         bits.state = {name: value for name, value in header.items() if name != "tape"}
         self.generator = np.random.Generator(bits)
-        self._stand(self.tape if size == self.tape.size else np.empty(size), unread)
-
-
-def _plain(value: Any) -> Any:
-    """The same, of types that JSON has."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        self._stand(size, unread)

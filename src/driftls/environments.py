@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypedDict, Unpack
+from typing import Literal, NamedTuple, TypedDict, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -110,10 +110,10 @@ class Environment(ABC):
         if reward not in ("gaussian", "bounded", "bernoulli"):
             raise SettingsError(f'reward must be "gaussian", "bounded" or "bernoulli", got {reward!r}.')
         dim, sigma = as_whole(dim, "dim"), as_number(sigma, "sigma")
-        if moves is not None and not isinstance(moves, Jumps | Rotates):
-            raise SettingsError(f"moves must be Jumps(every) or Rotates(period), got {moves!r}.")
         if not 0.0 <= sigma < np.inf or (reward == "bounded" and sigma > 3**-0.5):
             raise SettingsError(f"sigma must be at least 0, and at most 0.577 if |xi| <= 1; got {sigma}.")
+        if moves is not None and not isinstance(moves, Jumps | Rotates):
+            raise SettingsError(f"moves must be Jumps(every) or Rotates(period), got {moves!r}.")
         if moves and not as_number(moves.every if isinstance(moves, Jumps) else moves.period, "a move's rounds") > 0:
             raise SettingsError(f"theta* can only move after a positive number of rounds, got {moves}.")
         self.dim, self.kind, self.sigma, self.moves = dim, reward, sigma, moves
@@ -121,7 +121,8 @@ class Environment(ABC):
         self._free = dim - self.bernoulli  # the entries of u
         if self._free < 1 + isinstance(moves, Rotates):
             raise SettingsError(f"dim={dim} is too small for {reward} rewards and moves={moves}.")
-        self._seed = _sequence(seed)
+        rng = seed.spawn(1)[0] if isinstance(seed, Generator) else generator_of(seed)
+        self._seed = cast(SeedSequence, rng.bit_generator.seed_seq)
         self._thetas = _Stream(self._seed, 0, dim, lambda rng, size: _directions(rng, (size, self._free)))
         self._noise = _Stream(self._seed, 1, 1, self._draw_noise)
         self._first = self._thetas.take(0, 1)[0] if theta is None else _numbers(theta, "theta")
@@ -334,15 +335,6 @@ class _Stream:
         # the tag keeps these apart from the children of a policy that was given the same seed
         child = SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, TAG, self._key, c))
         return self._draw(default_rng(child), self._size)
-
-
-def _sequence(seed: Seed) -> SeedSequence:
-    if isinstance(seed, SeedSequence):
-        return seed
-    rng = seed.spawn(1)[0] if isinstance(seed, Generator) else generator_of(seed)
-    sequence = rng.bit_generator.seed_seq
-    assert isinstance(sequence, SeedSequence)
-    return sequence
 
 
 def _numbers(values: npt.ArrayLike, name: str) -> Array:

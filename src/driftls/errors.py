@@ -8,26 +8,11 @@ from __future__ import annotations
 import errno
 
 __all__ = [
-    "ConditioningWarning",
-    "CorruptFileError",
-    "DimensionError",
-    "DivergenceError",
-    "DriftlsError",
-    "FileFormatError",
-    "InputError",
-    "LearningWarning",
-    "LogFormatError",
-    "MissingExtraError",
-    "MissingFileError",
-    "MissingNumberWarning",
-    "NewerFileError",
-    "OlderFileError",
-    "SettingsError",
-    "StorageError",
-    "TruncatedFileError",
-    "missing_extra",
-    "storage_error",
-]
+    "ConditioningWarning", "CorruptFileError", "DimensionError", "DivergenceError", "DriftlsError", "FileFormatError",
+    "InputError", "LearningWarning", "LogFormatError", "MissingExtraError", "MissingFileError",
+    "MissingNumberWarning", "NewerFileError", "OlderFileError", "SettingsError", "StorageError", "TruncatedFileError",
+    "missing_extra", "storage_error",
+]  # fmt: skip
 
 
 class DriftlsError(Exception):

@@ -19,7 +19,7 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from time import sleep
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -27,7 +27,7 @@ from driftls import __version__
 from driftls.errors import DriftlsError, FileFormatError, SettingsError, missing_extra
 from driftls.persistence import atomic, make_folder
 
-__all__ = ["Cached", "claim_folder", "file_digest", "in_order", "key_of", "parallel_map", "plain"]
+__all__ = ["Cached", "claim_folder", "file_digest", "in_order", "key_of", "parallel_map"]
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -205,23 +205,18 @@ def _load_json(path: Path) -> Any:
 
 def _save_json(result: Any, path: Path) -> None:
     with atomic(path) as part:
-        part.write_bytes(msgspec.json.encode(result, enc_hook=_hook))
+        part.write_bytes(_json(result))
 
 
-def _hook(value: Any) -> Any:
-    """What JSON has no word for: arrays, and functions by name and by the text of their file."""
-    if callable(value):
-        return [value.__module__, value.__qualname__, Path(inspect.getfile(value)).read_text(encoding="utf-8")]
-    return value.tolist() if hasattr(value, "tolist") else msgspec.to_builtins(value)
+def _json(value: Any, order: Literal["sorted"] | None = None) -> bytes:
+    """Arrays are lists, what is not finite is null, and a function its name and the text of its file."""
 
+    def hook(value: Any) -> Any:
+        if callable(value):
+            return [value.__module__, value.__qualname__, Path(inspect.getfile(value)).read_text(encoding="utf-8")]
+        return value.tolist() if hasattr(value, "tolist") else msgspec.to_builtins(value)
 
-def plain(value: Any) -> Any:
-    """What JSON can hold: arrays as lists, and what is not finite as null.
-
-    >>> plain({"a": (1.0, float("nan"))})
-    {'a': [1.0, None]}
-    """
-    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=_hook))
+    return msgspec.json.encode(value, enc_hook=hook, order=order)
 
 
 class Cached(Generic[Result]):
@@ -232,7 +227,7 @@ class Cached(Generic[Result]):
     folder : path
         Made when the first result is kept.
     load, save : functions
-        `load(path)` and `save(result, path)`; JSON if not given (see `plain`). What cannot be read is done again.
+        `load(path)` and `save(result, path)`; JSON if not given. What cannot be read is done again.
 
     Examples
     --------
@@ -285,8 +280,7 @@ class Cached(Generic[Result]):
         todo = [key for key in jobs if key not in found]
         tell = progress or (lambda done, of: None)
         tell(len(found), len(jobs))
-        numbered = parallel_map(function, [jobs[key] for key in todo], workers=workers, cluster=cluster)
-        with closing(numbered) as results:
+        with closing(parallel_map(function, [jobs[key] for key in todo], workers=workers, cluster=cluster)) as results:
             for number, result in results:
                 found[todo[number]] = self.put(todo[number], result)
                 tell(len(found), len(jobs))
@@ -310,7 +304,7 @@ def claim_folder(folder: str | os.PathLike[str], settings: Mapping[str, Any], *,
     if not extend and any(path != kept for path in Path(folder).iterdir()):
         if not kept.exists():
             raise SettingsError(f"{folder}: expected a new folder or one of ours, got one with files. Pass another.")
-        was, now = dict(_leaves(_load_json(kept))), dict(_leaves(plain(settings)))
+        was, now = dict(_leaves(_load_json(kept))), dict(_leaves(msgspec.json.decode(_json(settings))))
         other = [name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name)]
         if other:
             told = [f"{name} was {was.get(name, 'not set')}, is {now.get(name, 'not set')}" for name in other[:3]]
@@ -336,8 +330,7 @@ def key_of(*parts: Any) -> str:
     """
     from driftls.kernels.objects import source_digest
 
-    text = msgspec.json.encode([__version__, source_digest(), *parts], order="sorted", enc_hook=_hook)
-    return hashlib.blake2b(text, digest_size=16).hexdigest()
+    return hashlib.blake2b(_json([__version__, source_digest(), *parts], "sorted"), digest_size=16).hexdigest()
 
 
 def file_digest(path: str | os.PathLike[str]) -> str:

@@ -1,4 +1,4 @@
-"""Rounds of a simulated bandit: regret, reward, tracking error, width error and times of any policy."""
+"""Rounds of a simulated bandit: regret, reward, tracking error and times of any policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from driftls.errors import DimensionError, SettingsError
 from driftls.inputs import as_whole
 from driftls.policies import SharedPolicy
 from driftls.run import Run
-from driftls.widths import constant_ridge, discount_of
 
 __all__ = ["log_points", "simulate"]
 
@@ -36,7 +35,6 @@ def simulate(
     seed: int = 0,
     points: Sequence[int] | None = None,
     tracking: bool = False,
-    width_error: bool = False,
     engine: str = "compiled",
     progress: Callable[[int], None] | None = None,
 ) -> Run:
@@ -52,8 +50,6 @@ def simulate(
         Rounds at which traces are taken; spread logarithmically by default.
     tracking : bool
         Trace the tracking error, absolute and relative (where theta = 0 scores 1), against the tracker's own target.
-    width_error : bool
-        Trace the mean relative error of the widths of the arms on offer, against exact ones; needs a constant ridge.
     engine : {"compiled", "python"}
         "python" calls `choose` and `learn` round by round and is the specification; "compiled" makes the same
         decisions in one loop.
@@ -86,7 +82,6 @@ def simulate(
     seconds: dict[str, float] = {"play": 0.0} if engine == "compiled" else {"choose": 0.0, "learn": 0.0}
     traces: dict[str, list[float]] = {"regret": [], "reward": []}
     regret = reward = 0.0
-    shadow = _Shadow(policy) if width_error else None
     done = 0
     for point in points:
         while done < point:
@@ -96,8 +91,6 @@ def simulate(
             means = block.means
             regret += float((means.max(axis=1) - means[np.arange(count), chosen]).sum())
             reward += float(rewards.sum())
-            if shadow is not None:
-                shadow.add(block, chosen)
             done += count
             if progress is not None:
                 progress(done)
@@ -107,8 +100,6 @@ def simulate(
             error = policy.tracker.tracking_error()
             traces.setdefault("tracking_error", []).append(error.absolute)
             traces.setdefault("relative_tracking_error", []).append(error.relative)
-        if shadow is not None:
-            traces.setdefault("width_error", []).append(shadow.error(policy, environment, done))
     return Run(
         policy=name or type(policy).__name__,
         problem=f"{type(environment).__name__}(dim={environment.dim}, arms={environment.arms})",
@@ -124,20 +115,16 @@ def simulate(
 Chosen = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
-def _rows_of(block: Block, r: int) -> Any:
-    """The arms of round r of the block."""
-    if sp.issparse(block.arms):
-        K = block.means.shape[1]
-        return block.arms[r * K : (r + 1) * K]
-    return block.arms if block.arms.ndim == 2 else block.arms[r]
-
-
 def _python(policy: SharedPolicy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
     """The specification: choose and learn, round by round."""
-    count = block.noise.size
+    count, K = block.means.shape
     chosen, rewards = np.zeros(count, dtype=np.int64), np.zeros(count)
     for r in range(count):
-        arms, ids = _rows_of(block, r), None if block.ids is None else block.ids[r]
+        arms, ids = block.arms, None if block.ids is None else block.ids[r]
+        if sp.issparse(arms):
+            arms = arms[r * K : (r + 1) * K]
+        elif arms.ndim == 3:
+            arms = arms[r]
         before = time.perf_counter()
         k = policy.choose(arms, ids=ids)
         after = time.perf_counter()
@@ -168,31 +155,3 @@ def _compiled(policy: SharedPolicy, block: Block, seconds: dict[str, float], ber
         done = same
     seconds["play"] = seconds.get("play", 0.0) + time.perf_counter() - before
     return chosen, rewards[np.arange(count), chosen]
-
-
-class _Shadow:
-    """The exact A of the rows that were played, discounted as the tracker does, for exact widths."""
-
-    def __init__(self, policy: SharedPolicy) -> None:
-        if policy.tracker.scale or policy.tracker.intercept:
-            raise SettingsError("width_error is of raw units: the tracker needs scale=False, intercept=False.")
-        self.ridge = constant_ridge(policy.tracker) * np.eye(policy.dim)
-        self.discount = discount_of(policy.tracker)
-        self.A = np.zeros((policy.dim, policy.dim))
-
-    def add(self, block: Block, chosen: NDArray[np.int64]) -> None:
-        if sp.issparse(block.arms):
-            K = block.means.shape[1]
-            X = block.arms[np.arange(chosen.size) * K + chosen].toarray()
-        else:
-            X = block.arms[chosen] if block.arms.ndim == 2 else block.arms[np.arange(chosen.size), chosen]
-        weights = self.discount ** np.arange(chosen.size)[::-1]
-        self.A = self.discount**chosen.size * self.A + (X.T * weights) @ X
-
-    def error(self, policy: SharedPolicy, environment: Pool, n: int) -> float:
-        if policy.tracker.history.dropped:
-            raise SettingsError("width_error sums over all rows, but this tracker has dropped some. Use Growing().")
-        arms, ids = environment.round(n)
-        dense: Any = arms.toarray() if isinstance(arms, sp.csr_array) else arms
-        exact = np.sqrt(np.einsum("kd,dk->k", dense, np.linalg.solve(self.A + self.ridge, dense.T)))
-        return float(np.mean(np.abs(policy.widths(arms, ids=ids) / exact - 1.0)))

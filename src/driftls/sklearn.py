@@ -136,24 +136,16 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return float(self.tracker_.theta[self.n_features_in_ :].sum())
 
     def _validated(self, X: Any, y: Any, *, first: bool) -> tuple[Any, NDArray[np.float64]]:
-        """What a tracker takes: float64, sparse indices in order, the constant appended; the caller's X stays as is.
-
-        What is read-only (joblib maps it) is copied: kernels would have to be compiled for it once more.
-        """
-        X = _looked_at(X)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True, reset=first)
-        y = np.require(y, requirements="W")
-        width = X.shape[1]
-        constant = self.fit_intercept if first else self.tracker_.dim > width
-        if sp.issparse(X):
-            if not (X.has_canonical_format and X.data.flags.writeable):
-                X = X.copy()
-                X.sum_duplicates()
-            return sp.hstack([X, np.ones((X.shape[0], 1))], format="csr") if constant else X, y
-        if not constant:
-            return np.require(X, requirements=["C", "W"]), y
-        rows, X = X, np.ones((X.shape[0], width + 1))
-        X[:, :width] = rows
+        """What a tracker takes: float64, sparse indices in order, the constant appended; the caller's X stays as is."""
+        settings: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "y_numeric": True, "reset": first}
+        X, y = validate_data(self, _looked_at(X), y, **settings)
+        constant = self.fit_intercept if first else self.tracker_.dim > X.shape[1]
+        if sp.issparse(X) and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        if constant:
+            ones = np.ones((X.shape[0], 1))
+            X = sp.hstack([X, ones], format="csr") if sp.issparse(X) else np.hstack([X, ones])
         return X, y
 
     def _tracker(self, dim: int, passes: int) -> Tracker:

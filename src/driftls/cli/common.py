@@ -26,30 +26,32 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Kappa", "OnError", "Seed", "Width", "Workers", "app",
-    "check_policies", "counting", "features_of", "policies", "print_json", "print_pairs", "print_table",
-    "progress", "typer",
+    "check_policies", "counting", "features_of", "policies", "print_json", "print_notes", "print_pairs",
+    "print_table", "progress", "telling", "typer",
 ]  # fmt: skip
 
 app = typer.Typer(
     name="driftls",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything that is drawn at random.")]
-Kappa = Annotated[float | None, typer.Option(help="Weight of the width; if not given, the policy's own.")]
-Workers = Annotated[int, typer.Option(min=-1, help="Processes on this machine; -1 is one a core.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of everything that is drawn at random.")]
+Kappa = Annotated[
+    float | None, typer.Option(metavar="NUMBER", help="Weight of the width; if not given, the policy's own.")
+]
+Workers = Annotated[int, typer.Option(min=-1, metavar="N", help="Processes on this machine; -1 is one a core.")]
 Cluster = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler to use instead.")]
 OnError = Annotated[Literal["raise", "skip"], typer.Option(help="At a broken line: stop, or skip and count it.")]
 FeatureKind = Annotated[
     Literal["auto", "disjoint", "crosses", "shared", "hashed", "outer", "names"],
     typer.Option(help="How a visitor and an article make an arm."),
 ]
-Dim = Annotated[int, typer.Option(min=1, max=10**7, help="Features of a visitor.")]
-Articles = Annotated[int, typer.Option(min=1, max=10**7, help="Most articles, for crosses and shared.")]
-Width = Annotated[int, typer.Option(min=1, max=10**9, help="Length of an arm, for hashed and names.")]
+Dim = Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Features of a visitor.")]
+Articles = Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Most articles, for crosses and shared.")]
+Width = Annotated[int, typer.Option(min=1, max=10**9, metavar="N", help="Length of an arm, for hashed and names.")]
 
 
 def features_of(kind: str, form: str, dim: int, articles: int, width: int) -> FeatureMap:
@@ -97,15 +99,14 @@ def print_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1, notes: Sequence[str] = ()
 ) -> None:
     """A table with `words` columns of text, then numbers; below, what they mean and what to do next."""
-    console, table = _console(), Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(head):  # on a narrow terminal text is broken, never a number
         number = place >= words
         table.add_column(name, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
-    console.print(table)
-    for note in ("", *notes) if notes else ():
-        console.print(note, soft_wrap=not console.is_terminal)
+    _console().print(table)
+    print_notes(*notes)
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]], *, notes: Sequence[str] = ()) -> None:
@@ -113,10 +114,14 @@ def print_pairs(pairs: Iterable[tuple[str, str]], *, notes: Sequence[str] = ()) 
     console = _console()
     for name, text in pairs:
         lines = wrap(text, max(20, console.width - 22)) if console.is_terminal else [text]
-        typer.echo(f"{name:<22}{lines[0]}")
-        for line in lines[1:]:
-            typer.echo(f"{'':<22}{line}")
-    for note in ("", *notes):
+        typer.echo(f"{name:<22}" + f"\n{'':<22}".join(lines))
+    print_notes(*notes)
+
+
+def print_notes(*notes: str) -> None:
+    """Sentences below an empty line, broken where a terminal ends."""
+    console = _console()
+    for note in ("", *notes) if notes else ():
         console.print(note, soft_wrap=not console.is_terminal)
 
 
@@ -146,13 +151,22 @@ def progress() -> Iterator[Progress]:
 
 
 @contextmanager
+def telling(label: str = "") -> Iterator[Callable[..., None]]:
+    """A bar that is told what is done and of how much, and what is being done where that changes."""
+    with progress() as bar:
+        task = bar.add_task(label, total=None, note="")
+
+        def tell(done: int, of: int, label: str = label, note: str = "") -> None:
+            bar.update(task, description=label, completed=done, total=of, note=note or f"{done:,} of {of:,}")
+
+        yield tell
+
+
+@contextmanager
 def counting(label: str, share: Callable[[int], float | None]) -> Iterator[Callable[[int], None]]:
     """A bar that is told the lines so far; the time left is shown where `share` of them knows what part they are."""
-    with progress() as bar:
-        task, begin = bar.add_task(label, total=1.0, note=""), perf_counter()
-
-        def report(lines: int) -> None:
-            note = f"{lines:,} lines, {lines / (perf_counter() - begin):,.0f} a second"
-            bar.update(task, completed=share(lines) or 0.0, note=note)
-
-        yield report
+    with telling(label) as tell:
+        begin = perf_counter()
+        yield lambda lines: tell(
+            share(lines) or 0.0, 1.0, note=f"{lines:,} lines, {lines / (perf_counter() - begin):,.0f} a second"
+        )

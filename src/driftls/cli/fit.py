@@ -13,14 +13,14 @@ from driftls.cli.common import app, typer
 @app.command()
 def fit(
     days: Annotated[Path, typer.Argument(exists=True, help="A Parquet log, or a folder partitioned by day.")],
-    policy: Annotated[str, typer.Option(help="linucb, linucb-exact or flinucb-saga.")],
+    policy: Annotated[str, typer.Option(metavar="NAME", help="linucb, linucb-exact or flinucb-saga.")],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The file of the policy.")],
     features: common.FeatureKind = "auto",
     dim: common.Dim = 136,
     articles: common.Articles = 1000,
     width: common.Width = 1024,
     kappa: common.Kappa = None,
-    kept: Annotated[int, typer.Option(min=1, help="Rows that a model of flinucb-saga holds.")] = 20_000,
+    kept: Annotated[int, typer.Option(min=1, metavar="N", help="Rows that a model of flinucb-saga holds.")] = 20_000,
     seed: common.Seed = 0,
     workers: common.Workers = -1,
     cluster: common.Cluster = None,

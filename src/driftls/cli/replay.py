@@ -31,9 +31,12 @@ WORDS = {
 @app.command()
 def replay(
     paths: Annotated[list[Path], typer.Argument(exists=True, help="Logs of one format, in the order of their time.")],
-    policy: Annotated[list[str] | None, typer.Option(help="A policy's name; may be given again. See below.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A policy, as above; may be given again.")
+    ] = None,
     warm: Annotated[
-        list[Path] | None, typer.Option(exists=True, dir_okay=False, help="A saved policy; may be given again.")
+        list[Path] | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="A saved policy; may be given again."),
     ] = None,
     frozen: Annotated[bool, typer.Option("--frozen", help="Policies learn nothing: every line is used.")] = False,
     features: common.FeatureKind = "auto",
@@ -42,9 +45,9 @@ def replay(
     width: common.Width = 1024,
     kappa: common.Kappa = None,
     seed: common.Seed = 0,
-    delay: Annotated[int, typer.Option(min=0, help="Lines after which a reward is learned.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Lines at most.")] = None,
-    metric: Annotated[list[str] | None, typer.Option(help="regret, tracking_error.")] = None,
+    delay: Annotated[int, typer.Option(min=0, metavar="N", help="Lines after which a reward is learned.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Lines at most.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Trace too: regret, tracking_error.")] = None,
     engine: Annotated[
         Literal["auto", "compiled", "python"], typer.Option(help="The compiled loop, or the one that specifies it.")
     ] = "auto",
@@ -62,8 +65,10 @@ def replay(
     1/p if it has propensities; a warning says if none is. With --frozen, policies (of --warm, mostly) are asked how
     likely they are to show what was shown, on every line, beside a model of the rewards.
 
-    The paper's, with its settings: linucb, flinucb-gd, flinucb-svrg, flinucb-sag. Ours: flinucb-saga, linucb-exact,
-    linucb-auto. To compare with: lints, greedy, epsilon-greedy, random.
+    \b
+    The paper's policies  linucb, flinucb-gd, flinucb-svrg, flinucb-sag
+    Ours                  flinucb-saga, linucb-exact, linucb-auto
+    To compare with       lints, greedy, epsilon-greedy, random
 
     Features: disjoint (one model an article, the default), crosses (one block an article in one sparse vector),
     shared (the same behind features that all articles share), hashed (crosses in a fixed width), outer (products of

@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from driftls.cli.common import AsJson, app, typer
+from driftls.cli.common import AsJson, app, print_json, typer
 
-
-class Format(StrEnum):
-    """What a report is written as."""
-
-    HTML = "html"
-    MARKDOWN = "md"
-
-
-As = Annotated[Format, typer.Option(help="One self-contained page, or Markdown with a figures folder.")]
 Figures = Annotated[Path | None, typer.Option(file_okay=False, help="Folder for every figure as SVG.")]
 
 
 @app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(exists=True, help="Files of runs, or folders of them.")],
-    out: Annotated[Path | None, typer.Option(dir_okay=False, help="The page; report.html if not given.")] = None,
-    format: As = Format.HTML,
+    out: Annotated[Path, typer.Option(dir_okay=False, help="The page.")] = Path("report.html"),
     figures: Figures = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare your own runs on one page.
 
-    Runs are the JSON files that `driftls simulate --out` and `Run.save` write. Those of one problem are drawn
-    together: each trace against the rounds, the mean over seeds with its 95% interval.
+    Runs are the JSON files that `driftls simulate --out`, `driftls replay --out` and `Run.save` write. Those of one
+    problem are drawn together: each trace against the rounds, the mean over seeds with its 95% interval.
 
     \b
     Examples:
-      driftls report runs/*.json --out report.html
-      driftls report runs --format md --out report.md
+      driftls report runs
+      driftls report runs/*.json --out compared.html
       driftls report runs --figures figures --json
     """  # noqa: D301
     from driftls import report as stage
@@ -48,10 +36,10 @@ def report(
     if not paths:
         raise InputError(f"{runs[0]}: expected runs, but the folder holds no JSON file. Pass what `--out` wrote.")
     page = stage.of_runs([Run.load(path) for path in paths], stage.how(files=str(len(paths))))
-    files = stage.write(page, out or Path(f"report.{format}"), format=format.value, figures=figures)
+    files = stage.write(page, out, figures=figures)
     if as_json:
-        typer.echo(json.dumps({"runs": len(paths), "files": [str(file) for file in files], **page.data()}))
+        print_json({"runs": len(paths), "files": files, **page.data()})
         return
     for section in page.sections:
-        typer.echo(f"{section.title}: {section.found}")
-    typer.echo(f"The report is {files[0]}")
+        typer.echo(f"{section.title}: {section.found}" if section.found else section.title)
+    typer.echo(f"Next: open {out}")

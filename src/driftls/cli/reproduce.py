@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
-from driftls.cli.common import AsJson, app, progress, typer
-from driftls.cli.report import As, Figures, Format
+from driftls.cli.common import AsJson, app, print_json, telling, typer
+from driftls.cli.report import Figures
 
 
 @app.command()
 def reproduce(
-    quick: Annotated[bool, typer.Option("--quick", help="Everything small: a minute and a half on 2 cores.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Long streams, many seeds: some 2 hours on 2 cores.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Everything small: a minute on 2 cores.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Long streams, many seeds: some 40 minutes on 2 cores.")] = False,
     log: Annotated[
         list[Path] | None,
-        typer.Option(exists=True, dir_okay=False, help="A Yahoo file instead of a synthetic day; may be given again."),
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="A Yahoo log instead of a synthetic day; may be given again.",
+        ),
     ] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="This alone; may be given again.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The first seed; the others follow.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The first seed; the others follow.")] = 0,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder of the report and of its data.")] = Path("paper"),
-    format: As = Format.HTML,
     figures: Figures = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; all cores if not given.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes; all cores if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Do the paper's experiments again, then with what we recommend, and write one page about it.
+    """Do the paper's experiments again: one page of findings.
 
-    Names for --only: run-times, ctr, tracking, theorem-1, theorem-2, section-4, scaling.
-    The paper's own plots are figure-1 (run times) and figure-2 (tracking error). What is measured is kept in
-    the folder: interrupted, the same command goes on where it was. Without --quick or --full it takes some 20
+    Beside them stands what we recommend. Names for --only: run-times, ctr, tracking, theorem-1, theorem-2, section-4,
+    scaling. The paper's own plots are figure-1 (run times) and figure-2 (tracking error). What is measured is kept in
+    the folder: interrupted, the same command goes on where it was. Without --quick or --full it takes some 15
     minutes on 2 cores that do nothing else.
 
     \b
@@ -45,20 +48,15 @@ def reproduce(
     if quick and full:
         raise typer.BadParameter("not together with --full.", param_hint="'--quick'")
     options = stage.Options(0 if quick else 2 if full else 1, seed, tuple(str(path) for path in log or ()))
-    with progress() as bar:
-        task = bar.add_task("measuring", total=None, note="")
-
-        def tell(done: int, of: int) -> None:
-            bar.update(task, completed=done, total=of, note=f"{done} of {of}")
-
+    with telling("measuring") as tell:
         page = stage.reproduce(options, out / "data", only=only, workers=jobs or -1, progress=tell)
-    files = report.write(page, out / f"report.{format}", format=format.value, figures=figures)
+    files = report.write(page, out / "report.html", figures=figures)
     if as_json:
-        typer.echo(json.dumps({"files": [str(file) for file in files], **page.data()}))
+        print_json({"files": files, **page.data()})
         return
     for finding in (finding for section in page.sections for finding in section.findings):
         typer.echo(f"{finding.question}\n  {finding.text}")
     typer.echo()
     for claim in (claim for section in page.sections for claim in section.claims):
         typer.echo(f"{report.MARKS[claim.verdict]:<16} {claim.claim}")
-    typer.echo(f"\nThe report is {files[0]}")
+    typer.echo(f"\nNext: open {files[0]}")

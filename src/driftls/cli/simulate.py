@@ -14,29 +14,36 @@ if TYPE_CHECKING:
 
 @app.command()
 def simulate(
-    policy: Annotated[str, typer.Option(metavar="A,B,...", help="Names of policies; see below.")],
+    policy: Annotated[str, typer.Option(metavar="A,B,...", help="Names of policies, as above.")],
     kind: Annotated[
         Literal["fixed-arms", "churning-pool", "fresh-contexts"],
         typer.Option("--bandit", help="Where the arms come from."),
     ] = "fixed-arms",
-    dim: Annotated[int, typer.Option(min=1, max=10**7, help="Number of features.")] = 50,
-    arms: Annotated[int, typer.Option(min=1, max=10**6, help="Arms on offer in a round.")] = 100,
-    rounds: Annotated[int, typer.Option(min=1, max=10**12, help="Rounds of a run.")] = 10_000,
-    seeds: Annotated[int, typer.Option(min=1, max=10**6, help="Runs of each policy, on as many bandits.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="The first seed; the others follow.")] = 0,
-    sigma: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 0.3,
+    dim: Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Number of features.")] = 50,
+    arms: Annotated[int, typer.Option(min=1, max=10**6, metavar="N", help="Arms on offer in a round.")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, max=10**9, metavar="N", help="Rounds of a run.")] = 10_000,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=10**6, metavar="N", help="Runs of each policy, on as many bandits.")
+    ] = 10,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The first seed; the others follow.")] = 0,
+    sigma: Annotated[float, typer.Option(metavar="NUMBER", help="Standard deviation of the noise.")] = 0.3,
     reward: Annotated[Literal["gaussian", "bounded", "bernoulli"], typer.Option(help="Kind of noise.")] = "gaussian",
-    nnz: Annotated[int | None, typer.Option(min=1, help="Non-zeros of an arm; fresh-contexts only.")] = None,
+    nnz: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Non-zeros of an arm; fresh-contexts only.")
+    ] = None,
     kappa: common.Kappa = None,
     out: Annotated[Path | None, typer.Option(file_okay=False, help="Folder for one JSON file a run.")] = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Play simulated bandits, and compare the regret of policies.
 
-    The paper's, with its settings: linucb, flinucb-gd, flinucb-svrg, flinucb-sag. Ours: flinucb-saga, linucb-exact,
-    linucb-auto. To compare with: lints, greedy, epsilon-greedy, random. Without --kappa the paper's take 1 and the
-    others estimate it. All policies of a seed meet the same arms and the same noise. A folder with runs of other
-    settings is refused.
+    \b
+    The paper's policies  linucb, flinucb-gd, flinucb-svrg, flinucb-sag
+    Ours                  flinucb-saga, linucb-exact, linucb-auto
+    To compare with       lints, greedy, epsilon-greedy, random
+
+    Without --kappa the paper's take 1 and the others estimate it. All policies of a seed meet the same arms and the
+    same noise. A folder with runs of other settings is refused.
 
     \b
     Examples:
@@ -64,10 +71,8 @@ def simulate(
         claim_folder(out, asked)
     runs: dict[str, list[Run]] = {name: [] for name in names}
     files = []
-    with common.progress() as bar:
-        task, before = bar.add_task("", total=len(names) * seeds * rounds, note=""), 0
-        for name, number in ((name, seed + i) for name in names for i in range(seeds)):
-            bar.update(task, description=name, note=f"seed {number}")
+    with common.telling() as tell:
+        for k, (name, number) in enumerate((name, seed + i) for name in names for i in range(seeds)):
             run = play(
                 table[name](dim, kappa, number),
                 bandits.environment(number),
@@ -75,9 +80,8 @@ def simulate(
                 name=name,
                 seed=number,
                 tracking=name != "random",
-                progress=lambda done: bar.update(task, completed=before + done),  # noqa: B023
+                progress=lambda done: tell(k * rounds + done, len(names) * seeds * rounds, name, f"seed {number}"),  # noqa: B023
             )
-            before += rounds
             runs[name].append(run)
             if out is not None:
                 files.append(out / f"{name}-{number}.json")

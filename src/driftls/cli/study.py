@@ -33,39 +33,31 @@ def study(
     """  # noqa: D301
     from driftls import report
     from driftls.study import Plan, run_study
-    from driftls.study.page import metric_name, page_of
+    from driftls.study.page import page_of
     from driftls.study.plan import LARGER_IS_BETTER
     from driftls.study.results import leaderboard
 
     plan = Plan.load(file)
-    with common.progress() as bar:
-        task = bar.add_task("", total=None, note="")
-
-        def tell(stage: str, done: int, total: int) -> None:
-            bar.update(task, description=stage, completed=done, total=total, note=f"{done} of {total} runs")
-
-        rows = run_study(plan, out, workers=workers, cluster=cluster, extend=extend, progress=tell)
-    metric = plan.metrics[0]
-    board = leaderboard(rows, metric, larger=LARGER_IS_BETTER[metric])
-    results, page = out / "results.parquet", out / "report.html"
-    report.write(page_of(plan, rows, report.how(plan=file.name)), page)
+    with common.telling() as tell:
+        rows = run_study(
+            plan, out, workers=workers, cluster=cluster, extend=extend, progress=lambda stage, *n: tell(*n, stage)
+        )
+    results, html = out / "results.parquet", out / "report.html"
+    page = page_of(plan, rows, report.how(plan=file.name))
+    report.write(page, html)
     if as_json:
-        told = [one._asdict() for one in board]
+        metric = plan.metrics[0]
+        board = [one._asdict() for one in leaderboard(rows, metric, larger=LARGER_IS_BETTER[metric])]
         common.print_json(
-            {"metric": metric, "runs": len(rows), "leaderboard": told, "results": results, "report": page}
+            {"metric": metric, "runs": len(rows), "leaderboard": board, "results": results, "report": html}
         )
         return
-    cells, before = [], ""
-    for one in board:
-        first = one.problem != before
-        gap = "" if first else report.plus_minus(one.difference, one.difference_half)
-        p = "" if first or one.p != one.p else f"{one.p:.2g}"
-        mean, cost = report.plus_minus(one.mean, one.half), f"{one.microseconds:.1f}"
-        cells.append([one.problem if first else "", one.policy, one.setting, mean, gap, p, cost])
-        before = one.problem
-    head = ["problem", "policy", "knobs", metric_name(metric), "to the first", "p", "µs a round"]
-    notes = [
-        f"{plan.split} Intervals are 95%; p (paired t-tests, Holm's rule) is empty where the runs are too few to tell.",
-        f"Next: open {page}. All {len(rows)} runs are in {results}.",
-    ]
-    common.print_table(head, cells, words=3, notes=notes)
+    for section in page.sections[:-1]:
+        head, *cells = section.items[0].cells()
+        typer.echo(f"{section.title}: {section.found}\n")
+        common.print_table(head, cells, words=2)
+        typer.echo()
+    typer.echo(
+        f"{plan.split} Intervals are 95%; p (paired t-tests, Holm's rule) is empty where runs are too few to tell."
+    )
+    typer.echo(f"Next: open {html}. All {len(rows)} runs are in {results}.")

@@ -11,7 +11,7 @@ from driftls.cli.common import AsJson, Seed, app, counting, print_json, typer
 @app.command()
 def synth(
     out: Annotated[Path, typer.Option(dir_okay=False, help="The file to write: .parquet, .gz or text.")],
-    lines: Annotated[int, typer.Option(min=1, help="Fewer make the same day thinner.")] = 1_850_000,
+    lines: Annotated[int, typer.Option(min=1, metavar="N", help="Fewer make the same day thinner.")] = 1_850_000,
     seed: Seed = 0,
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the day; may be given again.")

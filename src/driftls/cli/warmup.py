@@ -29,10 +29,9 @@ def warmup(as_json: common.AsJson = False) -> None:
     begin, stale, place = perf_counter(), remove_stale(), folder()
     parts = all_parts()
     before = set() if place is None else set(place.glob("*.obj"))
-    with common.progress() as bar:
-        task = bar.add_task("", total=len(parts), note="")
+    with common.telling() as tell:
         for done, part in enumerate(parts):
-            bar.update(task, description=part.name, completed=done)
+            tell(done, len(parts), part.name)
             part.address  # noqa: B018  (which compiles it)
     compiled = 0 if place is None else len(set(place.glob("*.obj")) - before)
     seconds = perf_counter() - begin

@@ -1,4 +1,4 @@
-"""Reports: one self-contained HTML page, or Markdown, with figures and tables."""
+"""Reports: one self-contained HTML page with figures and tables."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 
 from driftls import __version__
 from driftls.report.figures import save
-from driftls.report.markdown import markdown
 from driftls.report.page import MARKS, counted, html
-from driftls.report.runs import of_runs
+from driftls.report.runs import of_runs, over_rounds
 
 from driftls.report.model import (  # isort: skip
     Claim, Dot, Dots, Figure, Finding, Item, Line, Lines, Mark, Page, Section, Table, Verdict, number, plus_minus,
@@ -20,14 +19,12 @@ from driftls.report.model import (  # isort: skip
 
 __all__ = [
     "MARKS", "Claim", "Dot", "Dots", "Figure", "Finding", "Item", "Line", "Lines", "Mark", "Page", "Section", "Table",
-    "Verdict", "counted", "how", "html", "markdown", "number", "of_runs", "plus_minus", "write",
+    "Verdict", "counted", "how", "html", "number", "of_runs", "over_rounds", "plus_minus", "write",
 ]  # fmt: skip
 
 
-def write(page: Page, path: str | os.PathLike[str], *, format: str = "html", figures: Path | None = None) -> list[Path]:
-    """Write a report as `format`, "html" or "md"; returns the files.
-
-    `figures` is a folder for every figure as SVG. Markdown cannot do without: it takes one beside the file.
+def write(page: Page, path: str | os.PathLike[str], *, figures: Path | None = None) -> list[Path]:
+    """Write a report, and every figure as SVG into the folder `figures`, if it is given; returns the files.
 
     Examples
     --------
@@ -35,18 +32,14 @@ def write(page: Page, path: str | os.PathLike[str], *, format: str = "html", fig
     >>> line = Line("y", [1, 10], [1, 100])
     >>> page = Page("Squares", "", [Section("s", "A line", [], [Lines("f", "y", "", "x", "y", [line])])])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     [file.name for file in write(page, Path(folder, "r.md"), format="md")]
-    ['r.md', 'f.svg']
+    ...     [file.name for file in write(page, Path(folder, "r.html"), figures=Path(folder))]
+    ['r.html', 'f.svg']
     """
     path = Path(path)
-    folder = figures or path.parent / "figures"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    inside = Path(os.path.relpath(folder, path.parent)).as_posix()
-    path.write_text(html(page) if format == "html" else markdown(page, inside), encoding="utf-8")
-    if format == "html" and figures is None:
-        return [path]
-    folder.mkdir(parents=True, exist_ok=True)
-    return [path, *(save(figure, folder) for figure in page.figures)]
+    for folder in (path.parent, figures or path.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(html(page), encoding="utf-8")
+    return [path, *(save(figure, figures) for figure in page.figures if figures is not None)]
 
 
 def how(**more: str) -> dict[str, str]:

@@ -148,7 +148,7 @@ def _label(text: str, right: float, place: float, end: Point) -> str:
 
 def _series(line: Line, points: list[Point], x_name: str, over: Axis, down: Axis, place: float) -> str:
     places = [(over(x), down(y)) for x, y in points]
-    parts = [f'<g class="series c{_colour(line.colour)}">']
+    parts = [f'<g class="series {_colour(line)}">']
     ends = zip(line.x, line.low or (), line.high or ())
     band = {x: (low, high) for x, low, high in ends if math.isfinite(low + high)}
     kept = [(over(x), *band[x]) for x, _ in points if x in band]
@@ -164,7 +164,7 @@ def _series(line: Line, points: list[Point], x_name: str, over: Axis, down: Axis
 
 
 def _dots(figure: Dots, width: float) -> tuple[float, list[str]]:
-    values = [_value(dot) for dot in figure.dots]
+    values = [plus_minus(dot.value, math.inf if dot.half is None else dot.half) for dot in figure.dots]
     height = 58.0 + ROW * len(figure.dots)
     left = 8.0 + LETTER * _longest([dot.label for dot in figure.dots])
     right, top, bottom = width - 8.0 - LETTER * _longest(values), 20.0, height - 36.0
@@ -175,7 +175,7 @@ def _dots(figure: Dots, width: float) -> tuple[float, list[str]]:
     body.append(_text(0.5 * (left + right), height - 5.0, figure.x, "c0", "middle"))
     for k, (dot, value) in enumerate(zip(figure.dots, values)):
         y = top + ROW * (k + 0.5)
-        body.append(f'<g class="c{_colour(dot.colour)}">{_text(left - 4.0, y + 4.0, _short(dot.label), "", "end")}')
+        body.append(f'<g class="{_colour(dot)}">{_text(left - 4.0, y + 4.0, _short(dot.label), "", "end")}')
         body.append(_text(right + 6.0, y + 4.0, value, ""))
         if _usable(dot.value, over.log):
             x, (low, high) = over(dot.value), dot.interval or (dot.value, dot.value)
@@ -184,11 +184,6 @@ def _dots(figure: Dots, width: float) -> tuple[float, list[str]]:
             body.append(_point((x, y), f"{dot.label}: {value}", dot.ends))
         body.append("</g>")
     return height, body
-
-
-def _value(dot: Dot) -> str:
-    known = dot.half is not None and math.isfinite(dot.half)
-    return plus_minus(dot.value, dot.half or 0.0) if known else number(dot.value)
 
 
 def _grid(over: Axis, down: Axis | None, top: float, bottom: float, left: float, right: float) -> list[str]:
@@ -219,9 +214,9 @@ def _upright(marks: Sequence[Mark], over: Axis, top: float, bottom: float) -> li
     return out
 
 
-def _colour(wanted: int) -> int:
+def _colour(series: Line | Dot) -> str:
     """A seventh series has the colour of the first."""
-    return 0 if wanted == 0 else (wanted - 1) % 6 + 1
+    return f"c{series.colour and (series.colour - 1) % 6 + 1}"
 
 
 def _short(label: str) -> str:
@@ -232,7 +227,7 @@ def _longest(labels: Sequence[str]) -> int:
     return max((len(_short(label)) for label in labels), default=0)
 
 
-def _path(places: Sequence[Point]) -> str:
+def _path(places: Iterable[Point]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
 
 

@@ -62,7 +62,10 @@ def _cell(cell: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Named:
-    """A name is an id of the page and a file's name: letters, digits, _ and - alone, wherever it came from."""
+    """A name is an id of the page and a file's name: letters, digits, _ and - alone, wherever it came from.
+
+    What is shown with its numbers has `cells`: the head of a table, then its rows.
+    """
 
     name: str
     title: str
@@ -70,17 +73,9 @@ class _Named:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", re.sub(r"[^\w-]+", "-", self.name, flags=re.ASCII)[:80])
 
-
-class _Item(_Named):
-    """What is shown with its numbers: `cells` gives the head of a table, then its rows."""
-
     def cells(self) -> list[Sequence[Any]]:
-        raise NotImplementedError
-
-    def data(self) -> dict[str, Any]:
         """All that is shown, for machines."""
-        head, *rows = map(list, self.cells())
-        return {"head": head, "rows": rows}
+        raise NotImplementedError
 
     def csv(self) -> str:
         """All that is shown, for spreadsheets."""
@@ -120,20 +115,16 @@ class Line:
         ([2.0], True)
         """
         with np.errstate(all="ignore"):
-            pairs = [interval(values) for values in zip(*runs)]
-            mean = [middle for middle, _ in pairs]
-            if len(runs) < 2:
-                return cls(label, x, mean, colour, dash)
-            grows = all(value > 0.0 for values in runs for value in values)
-            low, high = (
-                [float(m * np.exp(sign * half / m) if grows else m + sign * half) for m, half in pairs]
-                for sign in (-1, 1)
-            )
-        return cls(label, x, mean, colour, dash, low, high)
+            mean, half = np.transpose([interval(values) for values in zip(*runs)] or np.empty((0, 2)))
+            band = []
+            if len(runs) > 1:
+                grows = np.min(runs, initial=np.inf) > 0.0
+                band = [mean * np.exp(s * half / mean) if grows else mean + s * half for s in (-1.0, 1.0)]
+        return cls(label, x, mean.tolist(), colour, dash, *(end.tolist() for end in band))
 
 
 @dataclass(frozen=True)
-class Lines(_Item):
+class Lines(_Named):
     """A figure of series over one pair of axes; `log` says which of the axes are logarithmic."""
 
     caption: str
@@ -168,7 +159,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Dots(_Item):
+class Dots(_Named):
     """A figure of single values, one a row."""
 
     caption: str
@@ -184,7 +175,7 @@ class Dots(_Item):
 
 
 @dataclass(frozen=True)
-class Table(_Item):
+class Table(_Named):
     """Rows of cells that are text already: what is shown is what is copied."""
 
     head: Sequence[str]
@@ -246,7 +237,11 @@ class Page:
                 "found": section.found,
                 "findings": [finding.text for finding in section.findings],
                 "claims": [[claim.verdict, claim.claim, claim.measured] for claim in section.claims],
-                **{item.name: item.data() for item in section.items},
+                **{
+                    item.name: {"head": cells[0], "rows": cells[1:]}
+                    for item in section.items
+                    for cells in [item.cells()]
+                },
             }
             for section in self.sections
         }

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 from pathlib import Path
 from string import Template
 
 from driftls.report.figures import DARK, LIGHT, STYLE, inline, variables
-from driftls.report.model import Claim, Figure, Item, Page, Section, Table, Verdict
+from driftls.report.model import Claim, Item, Page, Section, Table, Verdict
 
 __all__ = ["MARKS", "counted", "html"]
 
@@ -48,25 +47,21 @@ def html(page: Page) -> str:
 
 def _summary(page: Page) -> str:
     """Findings with their pictures, then all claims, each with a link to its section; else a line a section."""
-    claims = [(section.name, claim) for section in page.sections for claim in section.claims]
-    if not claims:
-        found = "".join(
-            f'<li><a href="#{section.name}">{_text(section.title)}</a>: {_text(section.found)}</li>'
-            for section in page.sections
-            if section.found
-        )
+    findings = rows = found = ""
+    for section in page.sections:
+        link = f'<a href="#{section.name}"'
+        if section.found:
+            found += f"<li>{link}>{_text(section.title)}</a>: {_text(section.found)}</li>"
+        for finding in section.findings:
+            findings += (
+                f'{link} class="finding"><div><h3>{_text(finding.question)}</h3><p>{_text(finding.text)}</p></div>'
+                f"{inline(finding.picture, small=True)}</a>"
+            )
+        for claim in section.claims:
+            told = f"<td>{link}>{_text(claim.claim)}</a></td><td>{_text(claim.measured)}</td>"
+            rows += f"<tr><td>{_mark(claim)}</td>{told}</tr>"
+    if not rows:
         return f'<div class="summary"><ul>{found}</ul></div>' if found else ""
-    findings = "".join(
-        f'<a class="finding" href="#{section.name}"><div><h3>{_text(finding.question)}</h3><p>{_text(finding.text)}</p>'
-        f"</div>{inline(finding.picture, small=True)}</a>"
-        for section in page.sections
-        for finding in section.findings
-    )
-    rows = "".join(
-        f'<tr><td>{_mark(claim)}</td><td><a href="#{name}">{_text(claim.claim)}</a></td>'
-        f"<td>{_text(claim.measured)}</td></tr>"
-        for name, claim in claims
-    )
     head = "<thead><tr><th></th><th>The paper</th><th>Measured here</th></tr></thead>"
     return (
         f'<div class="findings">{findings}</div><section id="claims"><h2>Is the paper right?</h2>'
@@ -91,11 +86,10 @@ def _section(section: Section) -> str:
         f"<b>Measured:</b> {_text(claim.measured)}</p></div>"
         for claim in section.claims
     )
-    text = "".join(f"<p>{_text(paragraph)}</p>" for paragraph in section.text)
-    figures = "\n".join(_figure(item) for item in section.items if not isinstance(item, Table))
+    figures = "\n".join(map(_shown, (item for item in section.items if not isinstance(item, Table))))
     figures = f'<div class="figures">{figures}</div>' if figures else ""
-    tables = "\n".join(_table(item) for item in section.items if isinstance(item, Table))
-    details = text + tables
+    tables = "\n".join(map(_shown, (item for item in section.items if isinstance(item, Table))))
+    details = "".join(f"<p>{_text(paragraph)}</p>" for paragraph in section.text) + tables
     if section.claims and details:
         title = "How it was measured" + (", and the numbers" if tables else "")
         details = f"{figures}<details><summary>{title}</summary>{details}</details>"
@@ -104,33 +98,24 @@ def _section(section: Section) -> str:
     return f'<section id="{section.name}"><h2>{_text(section.title)}</h2>{claims}\n{details}</section>'
 
 
-def _figure(figure: Figure) -> str:
-    return (
-        f'<figure id="figure-{figure.name}">{_bar(figure, "")}{inline(figure)}'
-        f"<figcaption>{_text(figure.caption)}</figcaption></figure>"
-    )
-
-
-def _table(table: Table) -> str:
-    """Columns of numbers are on the right, and never broken."""
-    kinds = ["number" if all(map(NUMBERS.fullmatch, column)) else "words" for column in zip(*table.rows)]
-
-    def cells(tag: str, row: Sequence[str]) -> str:
-        return "".join(f'<{tag} class="{kind}">{_text(cell)}</{tag}>' for cell, kind in zip(row, kinds))
-
-    rows = "".join(f"<tr>{cells('td', row)}</tr>" for row in table.rows)
-    copy = f'<button type="button" data-table="table-{table.name}">copy</button> '
-    return (
-        f'<div class="table">{_bar(table, copy)}<div class="scroll"><table id="table-{table.name}">'
-        f"<thead><tr>{cells('th', table.head)}</tr></thead><tbody>{rows}</tbody></table></div>"
-        f'<p class="note">{_text(table.note)}</p></div>'
-    )
-
-
-def _bar(item: Item, more: str) -> str:
+def _shown(item: Item) -> str:
+    """A figure or a table below its title, with its data; columns of numbers are on the right, and never broken."""
     data = b64encode(item.csv().encode()).decode()
     link = f'<a download="{item.name}.csv" href="data:text/csv;charset=utf-8;base64,{data}">CSV</a>'
-    return f'<div class="bar"><h3>{_text(item.title)}</h3><span>{more}{link}</span></div>'
+    bar = f'<div class="bar"><h3>{_text(item.title)}</h3><span>'
+    if not isinstance(item, Table):
+        caption = f"<figcaption>{_text(item.caption)}</figcaption>"
+        return f'<figure id="figure-{item.name}">{bar}{link}</span></div>{inline(item)}{caption}</figure>'
+    kinds = ["number" if all(map(NUMBERS.fullmatch, column)) else "words" for column in zip(*item.rows)]
+    head, *rows = (
+        "<tr>" + "".join(f'<{tag} class="{kind}">{_text(cell)}</{tag}>' for cell, kind in zip(row, kinds)) + "</tr>"
+        for tag, row in [("th", item.head), *(("td", row) for row in item.rows)]
+    )
+    copy = f'<button type="button" data-table="table-{item.name}">copy</button> '
+    return (
+        f'<div class="table">{bar}{copy}{link}</span></div><div class="scroll"><table id="table-{item.name}">'
+        f'<thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div><p class="note">{_text(item.note)}</p></div>'
+    )
 
 
 def _text(text: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,7 @@ from driftls.errors import InputError
 from driftls.report.model import Item, Line, Lines, Page, Section, Table, number, plus_minus
 from driftls.run import Run, interval
 
-__all__ = ["of_runs"]
-
-Groups = dict[str, list[Run]]  # runs of one problem, by policy
+__all__ = ["of_runs", "over_rounds"]
 
 
 @np.errstate(all="ignore")  # runs that went wrong overflow
@@ -43,55 +42,51 @@ def of_runs(runs: Sequence[Run], how: dict[str, str] | None = None) -> Page:
 
 
 def _section(rank: int, runs: list[Run]) -> Section:
-    groups: Groups = {}
+    groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.policy, []).append(run)
     traces = list(dict.fromkeys(trace for run in runs for trace in run.traces))
     items: list[Item] = [_table(rank, traces, groups)]
     for k, trace in enumerate(traces):  # what cannot be an id as it is gets a number, so that no two are alike
-        items.append(_figure(f"{rank}-{trace if re.fullmatch(r'[a-z_]{1,40}', trace) else k}", trace, groups))
+        name = f"{rank}-{trace if re.fullmatch(r'[a-z_]{1,40}', trace) else k}"
+        items.append(over_rounds(name, trace, trace.replace("_", " "), groups))
     unfinished = sum(run.partial for run in runs)
     text = [f"{unfinished} of these runs did not finish."] if unfinished else []
     return Section(f"problem-{rank}", f"{runs[0].problem}, {runs[0].rounds:,} rounds", text, items, _found(groups))
 
 
-def _figure(name: str, trace: str, groups: Groups) -> Lines:
+def over_rounds(name: str, trace: str, word: str, groups: Mapping[str, Sequence[Any]]) -> Lines:
+    """A trace of each group's runs against the rounds: mean and 95% interval over the points that all of them have."""
     lines = []
-    for colour, (policy, runs) in enumerate(groups.items(), 1):
+    for colour, (label, runs) in enumerate(groups.items(), 1):
         having = [dict(zip(run.points, run.traces[trace])) for run in runs if run.traces.get(trace)]
-        if having:  # over the points that all runs have
+        if having:
             points = sorted(set.intersection(*map(set, having)))
             seeds = [[run[point] for point in points] for run in having]
-            lines.append(Line.over_seeds(policy, points, seeds, colour, "solid" if colour <= 6 else "dashed"))
+            lines.append(Line.over_seeds(label, points, seeds, colour, "solid" if colour <= 6 else "dashed"))
     values = [value for line in lines for value in line.y if isfinite(value)]
     log = "xy" if values and min(values) > 0 and max(values) > 50 * min(values) else "x"
-    word = trace.replace("_", " ")
     return Lines(name, f"{word.capitalize()} against rounds", "", "round", word, lines, log)
 
 
-def _table(rank: int, traces: list[str], groups: Groups) -> Table:
+def _table(rank: int, traces: list[str], groups: dict[str, list[Run]]) -> Table:
     rows = []
     for policy, runs in groups.items():
-        ends = (_ends(runs, trace) for trace in traces)
         rounds = sum(run.rounds for run in runs)
         # choosing and learning apart where the rounds came from Python, together in a compiled loop
         spent = sum(run.seconds.get(part, 0.0) for run in runs for part in ("choose", "learn", "play"))
+        ends = ([run.last(trace) for run in runs if run.traces.get(trace)] for trace in traces)
         cells = (plus_minus(*interval(values)) if values else "" for values in ends)
         rows.append([policy, str(len(runs)), *cells, number(1e6 * spent / rounds) if rounds else ""])
     head = ["policy", "seeds", *(trace.replace("_", " ") for trace in traces), "µs a round"]
     return Table(f"{rank}-final", "At the end", head, rows, "Mean ± half of the 95% interval over seeds.")
 
 
-def _ends(runs: list[Run], trace: str) -> list[float]:
-    return [run.traces[trace][-1] for run in runs if run.traces.get(trace)]
-
-
-def _found(groups: Groups) -> str:
+def _found(groups: dict[str, list[Run]]) -> str:
     """Who came first, by the trace that says most."""
     for trace, best, word in (("regret", min, "lowest"), ("ctr", max, "highest"), ("reward", max, "highest")):
-        finals = {policy: _ends(runs, trace) for policy, runs in groups.items()}
-        if all(len(finals[policy]) == len(runs) for policy, runs in groups.items()):
-            means = {policy: interval(values)[0] for policy, values in finals.items()}
+        if all(run.traces.get(trace) for runs in groups.values() for run in runs):
+            means = {policy: interval([run.last(trace) for run in runs])[0] for policy, runs in groups.items()}
             first = best(means, key=lambda policy: means[policy])
             return f"{first} has the {word} {trace}, {number(means[first])} on average."
     return ""

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from driftls.report import Dot, Dots, Item, Line, Lines, Page, Section, Table, number, plus_minus
+from driftls.report import Dot, Dots, Item, Line, Lines, Page, Section, Table, number, over_rounds, plus_minus
+from driftls.run import interval
 from driftls.study.plan import LARGER_IS_BETTER, Plan
-from driftls.study.results import Effect, LeaderboardRow, Row, curves, leaderboard, sensitivity
+from driftls.study.results import LeaderboardRow, Row, effects, leaderboard
 
 __all__ = ["metric_name", "page_of"]
 
@@ -18,26 +19,39 @@ def page_of(plan: Plan, rows: Sequence[Row], how: dict[str, str] | None = None) 
     """One section a problem, and one on the plan."""
     metric = plan.metrics[0]
     board = leaderboard(rows, metric, larger=LARGER_IS_BETTER[metric])
-    effects = sensitivity(rows, metric)
     sections = [
-        _problem(rank, list(group), [row for row in rows if row.problem == problem], plan, effects)
+        _problem(rank, list(group), [row for row in rows if row.problem == problem], plan)
         for rank, (problem, group) in enumerate(groupby(board, key=lambda one: one.problem), 1)
     ]
     lead = f"{len(rows)} runs. {plan.split} Intervals are 95%, over what was reported: seeds, or days of a log."
     return Page("A study", lead, [*sections, _split(plan, rows)], how or {})
 
 
-def _problem(rank: int, board: list[LeaderboardRow], rows: list[Row], plan: Plan, effects: Sequence[Effect]) -> Section:
-    metric, problem = plan.metrics[0], board[0].problem
-    mine = [effect for effect in effects if effect.problem == problem]
-    items: list[Item] = [_board(rank, board, metric), _costs(rank, board, metric)]
-    items += [_learning(rank, rows, name) for name in plan.metrics]
-    for (policy, knob), group in groupby(mine, key=lambda effect: (effect.policy, effect.knob)):
-        items.append(_knob(f"{rank}-{len(items)}", policy, knob, list(group), metric))
-    return Section(f"problem-{rank}", problem, [], items, _found(board, metric))
+def _problem(rank: int, board: list[LeaderboardRow], rows: list[Row], plan: Plan) -> Section:
+    word = metric_name(plan.metrics[0])
+    reported: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row.policy):
+        if row.stage == "report" and not row.error:
+            reported.setdefault(row.policy, []).append(row)
+    items: list[Item] = [_board(rank, board, word), _costs(rank, board, word)]
+    items += [over_rounds(f"{rank}-{name}", name, metric_name(name), reported) for name in plan.metrics]
+    caption = "Over all tuning runs with this value, whatever the other knobs; settings stopped early have fewer runs."
+    for (_, policy, knob), values in effects(rows, plan.metrics[0]).items():
+        dots = [Dot(number(value), *interval(found)) for value, found in values.items()]
+        items.append(Dots(f"{rank}-{len(items)}", f"{policy}: {knob}", caption, word, dots))
+    first, *others = board
+    level = ", ".join(one.policy for one in others if not one.told_apart)
+    found = f"{first.policy} has the best {word}, {plus_minus(first.mean, first.half)}"
+    return Section(
+        f"problem-{rank}",
+        first.problem,
+        [],
+        items,
+        f"{found}; not told apart from it: {level}." if level else f"{found}.",
+    )
 
 
-def _board(rank: int, board: list[LeaderboardRow], metric: str) -> Table:
+def _board(rank: int, board: list[LeaderboardRow], word: str) -> Table:
     cells = [
         [
             one.policy,
@@ -50,47 +64,22 @@ def _board(rank: int, board: list[LeaderboardRow], metric: str) -> Table:
         ]
         for one in board
     ]
-    head = ["policy", "knobs", metric_name(metric), "to the first", "p", "µs", "runs"]
+    head = ["policy", "knobs", word, "to the first", "p", "µs a round", "runs"]
     note = (
         "Differences and t-tests are paired by seed or day; p by Holm's rule over the table. The first is first on "
-        "these very runs, so differences to it lean towards being too large. µs are those of a round."
+        "these very runs, so differences to it lean towards being too large."
     )
     return Table(f"{rank}-board", "Leaderboard", head, cells, note)
 
 
-def _costs(rank: int, board: list[LeaderboardRow], metric: str) -> Lines:
+def _costs(rank: int, board: list[LeaderboardRow], word: str) -> Lines:
     """Each policy is an interval above its cost."""
     lines = []
     for colour, one in enumerate((one for one in board if math.isfinite(one.mean)), 1):
         half = one.half if math.isfinite(one.half) else 0.0
         lines.append(Line(one.policy, [one.microseconds] * 2, [one.mean - half, one.mean + half], colour))
     caption = "Choosing and learning together; times are of workers that share a machine."
-    word = metric_name(metric)
     return Lines(f"{rank}-cost", f"{word.capitalize()} against cost", caption, "µs a round", word, lines, "x")
-
-
-def _learning(rank: int, rows: list[Row], metric: str) -> Lines:
-    lines = []
-    for colour, ((_, policy), (points, means, halves)) in enumerate(curves(rows, metric).items(), 1):
-        dash = "solid" if colour <= 6 else "dashed"
-        low, high = ([mean + sign * half for mean, half in zip(means, halves)] for sign in (-1, 1))
-        band = (low, high) if all(map(math.isfinite, halves)) else (None, None)
-        lines.append(Line(policy, points, means, colour, dash, *band))
-    word = metric_name(metric)
-    return Lines(f"{rank}-{metric}", f"{word.capitalize()} against rounds", "", "round", word, lines, "x")
-
-
-def _knob(name: str, policy: str, knob: str, effects: list[Effect], metric: str) -> Dots:
-    dots = [Dot(number(one.value), one.mean, one.half if math.isfinite(one.half) else None) for one in effects]
-    caption = "Over all tuning runs with this value, whatever the other knobs; settings stopped early have fewer runs."
-    return Dots(name, f"{policy}: {knob}", caption, metric_name(metric), dots)
-
-
-def _found(board: list[LeaderboardRow], metric: str) -> str:
-    first, *others = board
-    lead = f"{first.policy} has the best {metric_name(metric)}, {plus_minus(first.mean, first.half)}"
-    level = [one.policy for one in others if not one.told_apart]
-    return f"{lead}; not told apart from it: {', '.join(level)}." if level else f"{lead}."
 
 
 def _split(plan: Plan, rows: Sequence[Row]) -> Section:

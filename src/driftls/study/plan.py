@@ -232,7 +232,13 @@ class PolicySpec(Strict, frozen=True):
         else:
             rng = np.random.default_rng([search.seed, number])
             shares = rng.random((search.draws if self.tuned else 1, len(choices)))
-            rows = [list(map(_pick, choices.values(), row)) for row in shares]
+            rows = [
+                [
+                    of.at(float(u)) if isinstance(of, Range) else of[int(u * len(of))]
+                    for of, u in zip(choices.values(), row)
+                ]
+                for row in shares
+            ]
         found = []
         for row in rows:
             knobs = {knob: round(value) if self.known[knob] is int else value for knob, value in zip(choices, row)}
@@ -349,10 +355,6 @@ class Plan(Strict, frozen=True):
 def _words(seeds: list[int]) -> str:
     consecutive = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
     return f"{seeds[0]} to {seeds[-1]}" if consecutive else ", ".join(map(str, seeds)) or "(none)"
-
-
-def _pick(values: list[float] | Range, share: float) -> float:
-    return values.at(float(share)) if isinstance(values, Range) else values[int(share * len(values))]
 
 
 def build(policy: str, knobs: Knobs, problem: Problem, seed: int) -> Policy:

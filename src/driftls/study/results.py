@@ -1,4 +1,4 @@
-"""Results of a study: one Parquet file, and the leaderboard, costs, knobs and curves that follow from it."""
+"""Results of a study: one Parquet file, and the leaderboard, costs and effects of knobs that follow from it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Sequence
-from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -16,13 +14,11 @@ from msgspec import Struct
 
 from driftls.errors import missing_extra
 from driftls.persistence import atomic
-from driftls.run import Run, interval
-from driftls.study.tasks import Task
+from driftls.run import interval
 
-__all__ = ["Effect", "LeaderboardRow", "Row", "curves", "leaderboard", "row_of", "sensitivity", "write"]
+__all__ = ["LeaderboardRow", "Row", "effects", "leaderboard", "write"]
 
 NAN = float("nan")
-PARTS = ("choose", "learn", "play")  # what a policy's time is spent on; reading and measuring are not its own
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -51,25 +47,6 @@ class Row(Struct, frozen=True, kw_only=True):
     def setting(self) -> str:
         """The knobs, in words."""
         return ", ".join(f"{name} = {value:.4g}" for name, value in self.knobs.items())
-
-
-def row_of(task: Task, run: Run, *, stage: str, label: str, metrics: Sequence[str]) -> Row:
-    """What a study keeps of a run."""
-    return Row(
-        stage=stage,
-        problem=task.problem.name,
-        policy=label,
-        knobs=task.knobs,
-        seed=task.seed,
-        rounds=run.rounds,
-        values={metric: NAN if run.partial else run.last(metric) for metric in metrics},
-        points=run.points,
-        traces={metric: run.traces.get(metric, []) for metric in metrics},
-        microseconds=NAN if run.partial else 1e6 * sum(run.seconds.get(part, 0.0) for part in PARTS) / run.rounds,
-        key=task.key,
-        day="/".join(Path(task.day).parts[-2:]),
-        error=run.settings.get("error", ""),
-    )
 
 
 def write(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
@@ -124,7 +101,12 @@ def leaderboard(rows: Iterable[Row], metric: str, *, larger: bool) -> list[Leade
 
 
 def _ranked(problem: str, policies: dict[str, list[Row]], metric: str, larger: bool) -> list[LeaderboardRow]:
-    units = {name: _by_unit(rows, metric) for name, rows in policies.items()}
+    units: dict[str, dict[str | int, float]] = {}
+    for name, rows in policies.items():  # the mean of each seed's or day's runs that did not fail
+        own = {
+            row.unit: [each.values[metric] for each in rows if each.unit == row.unit and not each.error] for row in rows
+        }
+        units[name] = {unit: float(np.mean(values)) for unit, values in own.items() if values}
     means = {name: interval(list(of.values())) if of else (NAN, NAN) for name, of in units.items()}
     order = sorted(policies, key=lambda name: (np.isnan(means[name][0]), -means[name][0] if larger else means[name][0]))
     tests = {name: _paired(units[name], units[order[0]]) for name in order[1:]}
@@ -133,19 +115,9 @@ def _ranked(problem: str, policies: dict[str, list[Row]], metric: str, larger: b
     for name in order:
         rows, (difference, half, _) = policies[name], tests.get(name, (0.0, 0.0, NAN))
         counts = len(rows), sum(bool(row.error) for row in rows)
-        cost = float(np.mean([row.microseconds for row in rows]))
-        gap = difference, half, adjusted.get(name, NAN)
-        found.append(LeaderboardRow(problem, name, rows[0].setting, *means[name], *counts, *gap, cost))
+        gap = difference, half, adjusted.get(name, NAN), float(np.mean([row.microseconds for row in rows]))
+        found.append(LeaderboardRow(problem, name, rows[0].setting, *means[name], *counts, *gap))
     return found
-
-
-def _by_unit(rows: Iterable[Row], metric: str) -> dict[str | int, float]:
-    """The mean of each seed's or day's runs that did not fail."""
-    found: dict[str | int, list[float]] = {}
-    for row in rows:
-        if not row.error:
-            found.setdefault(row.unit, []).append(row.values[metric])
-    return {unit: float(np.mean(values)) for unit, values in found.items()}
 
 
 def _paired(mine: dict[str | int, float], other: dict[str | int, float]) -> tuple[float, float, float]:
@@ -176,44 +148,11 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-class Effect(NamedTuple):
-    """A knob at one value: the metric over all tuning runs that had it, whatever the other knobs were."""
-
-    problem: str
-    policy: str
-    knob: str
-    value: float
-    mean: float
-    half: float
-    runs: int
-
-
-def sensitivity(rows: Iterable[Row], metric: str) -> list[Effect]:
-    """The effect of every knob that was tuned. Settings that were stopped early have fewer seeds."""
-    cells: dict[tuple[str, str, str], dict[float, list[float]]] = {}
+def effects(rows: Iterable[Row], metric: str) -> dict[tuple[str, str, str], dict[float, list[float]]]:
+    """By problem, policy and knob that was tuned: the metric of all tuning runs at each value, whatever the other knobs."""
+    found: dict[tuple[str, str, str], dict[float, list[float]]] = {}
     for row in rows:
         if row.stage == "tune" and not row.error:
             for knob, value in row.knobs.items():
-                cells.setdefault((row.problem, row.policy, knob), {}).setdefault(value, []).append(row.values[metric])
-    return [
-        Effect(*names, value, *interval(found), len(found))
-        for names, values in cells.items()
-        if len(values) > 1
-        for value, found in sorted(values.items())
-    ]
-
-
-def curves(rows: Iterable[Row], metric: str) -> dict[tuple[str, str], tuple[list[int], list[float], list[float]]]:
-    """Points, means and half-widths of the metric over the runs of the report, by problem and policy."""
-    reported = (row for row in rows if row.stage == "report" and not row.error)
-    found = {}
-    for names, group in groupby(sorted(reported, key=_names), key=_names):
-        runs = [dict(zip(row.points, row.traces[metric])) for row in group]
-        points = sorted(set.intersection(*map(set, runs)))  # days differ in length
-        pairs = [interval([run[point] for run in runs]) for point in points]
-        found[names] = (points, [mean for mean, _ in pairs], [half for _, half in pairs])
-    return found
-
-
-def _names(row: Row) -> tuple[str, str]:
-    return row.problem, row.policy
+                found.setdefault((row.problem, row.policy, knob), {}).setdefault(value, []).append(row.values[metric])
+    return {names: dict(sorted(values.items())) for names, values in found.items() if len(values) > 1}

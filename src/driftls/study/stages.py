@@ -1,4 +1,4 @@
-"""A study from its plan to its results: tune on one set of seeds, report on the other."""
+"""A study from its plan to its results: single runs; tune on one set of seeds, report on the other."""
 
 from __future__ import annotations
 
@@ -7,21 +7,96 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
-from driftls.parallel import Cached, claim_folder, file_digest
+from driftls.errors import DriftlsError
+from driftls.log_replay import METRICS, replay
+from driftls.parallel import Cached, claim_folder, file_digest, key_of
 from driftls.run import Run
-from driftls.study import tasks
-from driftls.study.plan import LARGER_IS_BETTER, Knobs, Plan, Problem, units
-from driftls.study.results import Row, row_of, write
+from driftls.simulation import simulate
+from driftls.study.plan import LARGER_IS_BETTER, Bandit, Knobs, Plan, Problem, build, units
+from driftls.study.results import NAN, Row, write
 from driftls.study.search import best, rungs
 
-__all__ = ["run_study"]
+__all__ = ["Task", "execute", "run_study"]
 
 Progress = Callable[[str, int, int], None]
+
+
+_WARMED: set[tuple[Any, ...]] = set()
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """A policy with its knobs on one problem with one seed; on a log, also one day of it, known by its digest."""
+
+    problem: Problem
+    policy: str
+    knobs: Knobs
+    seed: int
+    metrics: list[str]
+    day: str = ""
+    digest: str = ""
+
+    @property
+    def key(self) -> str:
+        """A hash of all that the result depends on; not of names, nor of where a day lies."""
+        problem = msgspec.to_builtins(self.problem)
+        problem = {name: value for name, value in problem.items() if name not in ("name", "tune", "report")}
+        measured = sorted(set(self.metrics) & {"regret", "relative_tracking_error"})  # which have to be asked for
+        return key_of(problem, self.policy, self.knobs, self.seed, measured, self.digest)
+
+
+def execute(task: Task) -> Run:
+    """Carry out a task; a setting that fails gives a partial run that says why."""
+    problem = task.problem
+    sparse = problem.nnz is not None if isinstance(problem, Bandit) else problem.features["kind"]
+    shape = (task.policy, getattr(problem, "kind", None), sparse)
+    if shape not in _WARMED:  # two rounds first in every process: no time of a run includes compiling its kernels
+        _WARMED.add(shape)
+        _played(task, 2)
+    return _played(task, None)
+
+
+def _played(task: Task, rounds: int | None) -> Run:
+    problem = task.problem
+    try:
+        policy = build(task.policy, task.knobs, problem, task.seed)
+        if isinstance(problem, Bandit):
+            tracking, rounds = "relative_tracking_error" in task.metrics, rounds or problem.rounds
+            bandit = problem.environment(task.seed)
+            return simulate(policy, bandit, rounds, name=task.policy, seed=task.seed, tracking=tracking)
+        asked = [name for name in METRICS if name in task.metrics or f"relative_{name}" in task.metrics]
+        lines, policies = rounds or problem.lines, {task.policy: policy}
+        runs = replay(policies, task.day, features=problem.made(), metrics=asked, limit=lines, seed=task.seed)
+        return cast(Run, runs[task.policy])
+    except DriftlsError as error:
+        nothing: dict[str, Any] = {"rounds": 0, "points": [], "traces": {}, "seconds": {}, "partial": True}
+        why = {"error": f"{type(error).__name__}: {error}"}
+        return Run(policy=task.policy, problem=problem.name, seed=task.seed, settings=why, **nothing)
+
+
+def _row(task: Task, run: Run, stage: str, label: str) -> Row:
+    """What a study keeps of a run; of its time, not that of reading and measuring."""
+    spent = sum(run.seconds.get(part, 0.0) for part in ("choose", "learn", "play"))
+    return Row(
+        stage=stage,
+        problem=task.problem.name,
+        policy=label,
+        knobs=task.knobs,
+        seed=task.seed,
+        rounds=run.rounds,
+        values={metric: NAN if run.partial else run.last(metric) for metric in task.metrics},
+        points=run.points,
+        traces={metric: run.traces.get(metric, []) for metric in task.metrics},
+        microseconds=NAN if run.partial else 1e6 * spent / run.rounds,
+        key=task.key,
+        day="/".join(Path(task.day).parts[-2:]),
+        error=run.settings.get("error", ""),
+    )
 
 
 @dataclass
@@ -82,7 +157,7 @@ def run_study(
         """The rows of all settings that are left on the first units of the stage, tuning by tuning."""
         jobs = [
             [
-                tasks.Task(
+                Task(
                     problem=tuning.problem,
                     policy=tuning.policy,
                     knobs=knobs,
@@ -92,35 +167,31 @@ def run_study(
                     digest=digests.get(day, ""),
                 )
                 for knobs in tuning.left
-                for day, seed in units(tuning.problem, stage, plan.seeds)[: _most(tuning, rung)]
+                for day, seed in units(tuning.problem, stage, plan.seeds)[: rung and tuning.rungs[rung - 1][1]]
             ]
             for tuning in tunings
         ]
         todo = {task.key: task for of_tuning in jobs for task in of_tuning}
         tell = None if progress is None else partial(progress, label)
-        runs = cached.map(tasks.execute, todo, workers=workers, cluster=cluster, progress=tell)
+        runs = cached.map(execute, todo, workers=workers, cluster=cluster, progress=tell)
         rows = [
-            [row_of(task, runs[task.key], stage=stage, label=tuning.label, metrics=plan.metrics) for task in of_tuning]
+            [_row(task, runs[task.key], stage, tuning.label) for task in of_tuning]
             for tuning, of_tuning in zip(tunings, jobs)
         ]
         found.update({(row.policy, row.problem, row.key): row for of_tuning in rows for row in of_tuning})
         return rows
 
     tunings = _tunings(plan)
-    for rung in range(max(len(tuning.rungs) for tuning in tunings)):
-        here = [tuning for tuning in tunings if rung < len(tuning.rungs)]
-        for tuning, rows in zip(here, finish("tune", f"tune {rung + 1}", here, rung)):
+    for rung in range(1, 1 + max(len(tuning.rungs) for tuning in tunings)):
+        here = [tuning for tuning in tunings if rung <= len(tuning.rungs)]
+        for tuning, rows in zip(here, finish("tune", f"tune {rung}", here, rung)):
             means = np.array([row.values[metric] for row in rows]).reshape(len(tuning.left), -1).mean(axis=1)
-            count = tuning.rungs[rung + 1][0] if rung + 1 < len(tuning.rungs) else 1  # after the last, the best alone
+            count = tuning.rungs[rung][0] if rung < len(tuning.rungs) else 1  # after the last, the best alone
             chosen = best(means.tolist(), count, larger=LARGER_IS_BETTER[metric])
             tuning.left = [tuning.left[place] for place in chosen]
     finish("report", "report", tunings)
     write(list(found.values()), out / "results.parquet")
     return list(found.values())
-
-
-def _most(tuning: _Tuning, rung: int | None) -> int | None:
-    return None if rung is None else tuning.rungs[rung][1]
 
 
 def _identity(plan: Plan) -> dict[str, Any]:

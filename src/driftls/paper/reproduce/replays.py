@@ -1,13 +1,15 @@
-"""What the experiments on logs share: days, pairs of user and article as features, and the policies."""
+"""What the experiments share: days of a log, pairs of user and article as features, and the policies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dger
 
 from driftls import paper
 from driftls.features import Hashed, UserOnly
@@ -17,8 +19,9 @@ from driftls.schedules import ridge
 from driftls.trackers import RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
 
-__all__ = ["DEFAULT", "DIM", "KAPPA", "LINUCB", "POLICIES", "VARIANTS", "Arms", "day_of", "pieces_of"]
+__all__ = ["BASELINES", "DEFAULT", "DIM", "KAPPA", "LINUCB", "POLICIES", "VARIANTS", "Arms", "day_of", "pieces_of"]
 
+Array = NDArray[np.float64]
 USER = 136
 DIM = 512  # small enough for the exact method and for SVRG as printed, both of which keep d x d numbers
 KAPPA = 0.19  # the standard deviation of a click at the days' mean rate of 3.7%
@@ -74,8 +77,39 @@ class Arms:
         # a shared theta needs pairs of user and article, as R6B has no features of articles; one model an article users
         self.pairs, self.users = Hashed(DIM, user_dim=USER).rows(piece), UserOnly(USER).users(piece)
 
-    def play(self, policy: Any, rewards: NDArray[np.float64], shown: Any = None) -> NDArray[np.int64]:
+    def play(self, policy: Any, rewards: Array, shown: Any = None) -> NDArray[np.int64]:
         """The policy's choices; rewards are those of every arm, or of the one that was shown."""
         if isinstance(policy, DisjointLinUCB):
             return policy.play(self.users, rewards, shown=shown, ids=self.ids)
         return np.asarray(policy.play(self.pairs, rewards, shown=shown))
+
+
+class DenseLinUCB:
+    """Exact LinUCB as one writes it in NumPy: what a fast method has to beat.
+
+    The inverse by a rank-one update a round, O(d^2), or `anew`, O(d^3), as in the paper.
+    """
+
+    def __init__(self, dim: int, *, kappa: float = 1.0, anew: bool = False) -> None:
+        self.kappa, self.anew = kappa, anew
+        self.A, self.b, self.theta = np.eye(dim), np.zeros(dim), np.zeros(dim)
+        self.inverse = np.asfortranarray(np.eye(dim))
+
+    def choose(self, arms: Array) -> int:
+        """The arm of the highest upper confidence bound; the widths of all by one product of matrices."""
+        widths = np.sqrt(np.einsum("kd,kd->k", arms @ self.inverse, arms))
+        return int(np.argmax(arms @ self.theta + self.kappa * widths))
+
+    def learn(self, x: Array, reward: float) -> None:
+        """Take in a row."""
+        if self.anew:
+            self.A += np.outer(x, x)
+            self.inverse = np.asarray(np.linalg.inv(self.A))
+        else:
+            v = self.inverse @ x
+            dger(-1.0 / (1.0 + x @ v), v, v, a=self.inverse, overwrite_a=1)
+        self.b += reward * x
+        self.theta = self.inverse @ self.b
+
+
+BASELINES: dict[str, Any] = {"inversion": partial(DenseLinUCB, anew=True), "Sherman-Morrison": DenseLinUCB}

@@ -9,7 +9,7 @@ import numpy as np
 
 from driftls import paper
 from driftls.environments import FreshContexts
-from driftls.paper.reproduce.baselines import BASELINES
+from driftls.paper.reproduce.replays import BASELINES
 from driftls.paper.reproduce.show import medians, ratio, slope, verdict
 from driftls.paper.reproduce.work import Job, Options
 from driftls.policies import LinUCB
@@ -39,7 +39,7 @@ TEXT = [
 def jobs(options: Options) -> list[Job]:
     """Times for each d."""
     dims = 2 ** np.arange(3, options.pick(10, 11, 12), options.pick(2, 1, 1))
-    given = {"seconds": options.pick(0.02, 0.2, 1.0), "repeats": options.pick(5, 9, 15)}
+    given = {"seconds": options.pick(0.02, 0.2, 0.4), "repeats": options.pick(5, 9, 15)}
     return [Job(cost, {"dim": int(dim), **given}, timed=True) for dim in dims]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,8 +65,13 @@ def do(
     found: dict[str, Any] = {}
     for timed, count in ((False, workers), (True, 1)):  # a clock wants the machine for itself
         stage = {key: job for key, job in todo.items() if job.timed == timed}
-        tell = partial(_tell, progress, len(found), len(todo))
-        found |= Cached[Any](folder).map(_result, stage, workers=count, progress=tell)
+        before = len(found)
+        found |= Cached[Any](folder).map(
+            _result,
+            stage,
+            workers=count,
+            progress=lambda done, _: progress(before + done, len(todo)),  # noqa: B023
+        )
     return {name: [found[key] for key in own] for name, own in keys.items()}
 
 
@@ -74,7 +79,3 @@ def _result(job: Job) -> Any:
     with warnings.catch_warnings():  # that the paper's own settings learn slowly is what the page is about
         warnings.simplefilter("ignore", LearningWarning)
         return job.function(**job.arguments)
-
-
-def _tell(progress: Progress, before: int, of_all: int, done: int, of: int) -> None:
-    progress(before + done, of_all)
