@@ -377,7 +377,7 @@ def test_what_is_no_file_is_refused_before_anything_is_written(saved):
     os.mkfifo(pipe)
     before = sorted(path.parent.iterdir())
     for name, what in ((folder, "a folder"), (pipe, "a pipe"), (Path("/dev/null"), "a device")):
-        with pytest.raises(FileFormatError, match=f"{name.name}: expected a file or a new name, got {what}"):
+        with pytest.raises(StorageError, match=f"{name.name}: expected a file or a new name, got {what}"):
             tracker.save(name)
         with pytest.raises(FileFormatError, match=f"{name.name}: {what}, not a file of driftls"):
             SAGA.load(name)

@@ -107,7 +107,7 @@ class Environment(ABC):
         moves: Jumps | Rotates | None = None,
         seed: Seed = 0,
     ) -> None:
-        if reward not in ("gaussian", "bounded", "bernoulli"):
+        if not isinstance(reward, str) or reward not in ("gaussian", "bounded", "bernoulli"):
             raise SettingsError(f'reward must be "gaussian", "bounded" or "bernoulli", got {reward!r}.')
         dim, sigma = as_whole(dim, "dim"), as_number(sigma, "sigma")
         if not 0.0 <= sigma < np.inf or (reward == "bounded" and sigma > 3**-0.5):

@@ -120,7 +120,7 @@ def _mode(target: Path, path: Path_, folder: bool) -> int | None:
         return None
     if stat.S_IFMT(mode) != (stat.S_IFDIR if folder else stat.S_IFREG):
         expected = "a folder" if folder else "a file"
-        raise FileFormatError(
+        raise StorageError(
             f"{path}: expected {expected} or a new name, got {_what(mode)}. Pass another name to save to."
         )
     return mode

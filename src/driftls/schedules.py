@@ -78,12 +78,17 @@ class Power:
     def __call__(self, n: float) -> float:
         return float(self.scale / (self.offset + n) ** self.exponent)
 
+    def __repr__(self) -> str:
+        if self.offset == 0.0 and self.exponent in (0.0, 1.0):
+            return f"ridge({self.scale!r})" if self.exponent else repr(self.scale)
+        return f"Power({self.scale!r}, {self.offset!r}, {self.exponent!r})"
+
     @classmethod
     def theorem_one(cls, mu: float, c: float | None = None) -> Power:
         """Theorem 1's step c/(4(c+n)) from the strong convexity mu; c defaults to 3/mu, where mu c/4 is 3/4.
 
         >>> Power.theorem_one(mu=0.5)
-        Power(scale=1.5, offset=6.0, exponent=1.0)
+        Power(1.5, 6.0, 1.0)
         """
         admissible_c(mu)
         c = 3.0 / float(mu) if c is None else c

@@ -64,7 +64,7 @@ def simulate(
     >>> run.last("regret") < 200
     True
     """
-    if engine not in ("compiled", "python"):
+    if not isinstance(engine, str) or engine not in ("compiled", "python"):
         raise SettingsError(f"engine must be 'compiled' or 'python', got {engine!r}.")
     if getattr(policy, "disjoint", False):
         raise SettingsError(f"a {type(policy).__name__} takes users, but the environment offers arms. Use one model.")

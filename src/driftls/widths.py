@@ -210,7 +210,7 @@ class PhiWidth(Width):
     keeps_arms = True
 
     def __init__(self, steps: int | None = None, *, method: str = "regularised", scale: float = 0.3) -> None:
-        if method not in ("regularised", "printed"):
+        if not isinstance(method, str) or method not in ("regularised", "printed"):
             raise SettingsError(f"method must be 'regularised' or 'printed', got {method!r}.")
         if steps is not None and not (isinstance(steps, int | np.integer) and steps >= 1):
             raise SettingsError(f"steps must be a whole number of at least 1, got {steps!r}.")

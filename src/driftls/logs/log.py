@@ -34,7 +34,7 @@ class Log(ABC):
     format: str
 
     def __init__(self, *, on_error: str = "raise", block: int = 32_768) -> None:
-        if on_error not in ("raise", "skip"):
+        if not isinstance(on_error, str) or on_error not in ("raise", "skip"):
             raise SettingsError(f"on_error must be 'raise' or 'skip', got {on_error!r}.")
         self.on_error, self.block = on_error, block
         self.counts = Counts()

@@ -51,7 +51,7 @@ def fols_gd(dim: int, *, mu: float, c: float | None = None, history: History | N
     """fOLS-GD with Theorem 1's step c/(4(c+n)); mu is the smallest eigenvalue of A_n / n.
 
     >>> fols_gd(4, mu=0.25).step_size
-    Power(scale=3.0, offset=12.0, exponent=1.0)
+    Power(3.0, 12.0, 1.0)
     """
     return sgd(dim, Power.theorem_one(mu, c), 0.0, history=history, seed=seed)
 
@@ -87,7 +87,7 @@ def flinucb_gd(dim: int, *, kappa: float = 1.0, history: History | None = None, 
 
     >>> policy = flinucb_gd(4, seed=0)
     >>> policy.tracker.step_size, policy.width
-    (Power(scale=1.0, offset=100.0, exponent=1.0), PhiWidth(steps=1, method='printed', scale=0.3))
+    (Power(1.0, 100.0, 1.0), PhiWidth(steps=1, method='printed', scale=0.3))
     """
     return _with_printed_phi(frls_gd, dim, kappa, history, seed)
 
@@ -120,7 +120,7 @@ def fpege_gd(actions: ActionSet, *, step: Literal["theorem", "printed"] = "theor
 
     >>> from driftls.paper.actions import Sphere
     >>> fpege_gd(Sphere(3), step="printed").tracker.step_size
-    Power(scale=4.0, offset=0.0, exponent=1.0)
+    ridge(4.0)
     """
     return PEGE.fast(actions, step=step, seed=seed)
 

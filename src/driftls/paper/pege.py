@@ -93,10 +93,10 @@ class PEGE:
 
         >>> from driftls.paper.actions import Sphere
         >>> PEGE.fast(Sphere(10), step="theorem").tracker.step_size
-        Power(scale=15.0, offset=60.0, exponent=1.0)
+        Power(15.0, 60.0, 1.0)
         """
         dim, smallest = actions.dim, actions.lambda_min
-        if step not in ("averaged", "theorem", "printed"):
+        if not isinstance(step, str) or step not in ("averaged", "theorem", "printed"):
             raise SettingsError(f'step must be "averaged", "theorem" or "printed", got {step!r}.')
         if step == "averaged":
             tracker = GD(dim, step_size=0.5, regularisation=0.0, newest=True, averaging="polyak", **RAW)

@@ -222,7 +222,7 @@ class DisjointLinUCB(Policy):
             names = self._names(ids, items)
             rows: Any = as_rows(self._known_users(users), self.dim, "users")
             count = rows.shape[0]
-            if rounds not in (None, count):
+            if rounds is not None and whole_number(rounds, "rounds", 0) != count:
                 raise InputError(f"rounds must be the number of users, {count}, got {rounds!r}.")
             if count == 0:
                 return np.zeros(0, dtype=np.int64)

@@ -125,9 +125,9 @@ def make(name: str, dim: int, *, kappa: float | None = None, seed: Seed = None, 
     >>> make("epsilon-greedy", 3, ridge=10.0).epsilon
     0.1
     """
-    if name not in POLICIES:
+    if not isinstance(name, str) or name not in POLICIES:
         import_module("driftls.paper")  # a room above this one, which adds its policies to the list
-    if name not in POLICIES:
+    if not isinstance(name, str) or name not in POLICIES:
         raise SettingsError(f"a policy must be one of {', '.join(POLICIES)}, got {name!r}.")
     known = SETTINGS[name]
     if unknown := [setting for setting in settings if setting not in known]:

@@ -505,8 +505,8 @@ class Tracker(Saveable):
 
     def __repr__(self) -> str:
         parts = [f"dim={self.dim}"]
-        for name in ("step_size", "regularisation"):
-            schedule = getattr(self, name)
-            parts.append(f"{name}={schedule.function if isinstance(schedule, Tabulated) else schedule}")
-        parts += [f"{name}={getattr(self, name)!r}" for name in ("steps", *self.own_settings)]
+        for name in ("step_size", "regularisation", "steps", *self.own_settings):
+            if name not in self.not_settings:
+                value = getattr(self, name)
+                parts.append(f"{name}={value.function if isinstance(value, Tabulated) else value!r}")
         return f"{type(self).__name__}({', '.join(parts)}, history={self.history!r}), n={len(self)}"
