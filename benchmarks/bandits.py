@@ -59,7 +59,7 @@ def _regret(name: str, seed: int, moves: str | None = None, *, rounds: int) -> f
 
 def fixed(options: Options) -> Table:
     """Regret on all cores; times on one."""
-    rounds, seeds = (500 if options.quick else ROUNDS), range(options.count(60, 3))
+    rounds, seeds = (500 if options.quick else ROUNDS), range(options.count(200, 3))
     environment, us = FixedArms(DIM, ARMS, sigma=SIGMA, seed=0), dict.fromkeys(FIXED, np.inf)
     for _ in range(1 + 3):  # one more: which may compile
         for name, make in FIXED.items():

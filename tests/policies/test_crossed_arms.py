@@ -138,3 +138,15 @@ def test_blocks_cannot_be_moved_afterwards():
 def test_one_model_an_arm_takes_users_not_arms():
     with pytest.raises(InputError):
         DisjointLinUCB(6).choose(CrossedArms([1.0, 0.5], [0, 1], count=3), ids=["a", "b"])
+
+
+def test_rows_after_crosses_that_were_only_learned_have_room_for_their_scores():
+    """Learning one of 300 crossed arms makes room for their rewards, not for their scores."""
+    rng, count = np.random.default_rng(0), 300
+    policy = PARTS["SAGA + diagonal"](FEATURES * count)
+    policy.learn(CrossedArms(user(rng), range(count), count), 1.0, arm=count - 1)
+    policy.choose(sp.csr_array(np.ones((2, FEATURES * count))))  # few arms, with many entries
+    rows = CrossedArms(user(rng), range(250), count).rows()
+    chosen = policy.choose(rows)
+    assert policy._slots.size >= 250
+    assert chosen == int(np.argmax(policy.scores(rows)))

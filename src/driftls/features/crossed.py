@@ -93,6 +93,7 @@ class CrossedArms:
             order = np.argsort(np.concatenate([2 * line, 2 * line + 1]), kind="stable")
             index, value = np.concatenate([indices[at], index])[order], np.concatenate([value, value])[order]
             ends = 2 * ends
+        index = index.astype(np.int32) if self.shape[1] < 2**31 else index
         return Rows(index, value, np.append(0, ends), self.shape[1])
 
     def tocsr(self) -> sp.csr_array:

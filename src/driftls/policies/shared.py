@@ -383,7 +383,10 @@ class SharedPolicy(Policy):
 
     def _take_plain(self, rows: Rows) -> bool:
         """Sparse arms in plain arrays, for a model that is there, at once; False if they must be looked at."""
-        return rows.dim == self.dim and bool(self._models) and not self._crossed.on and self._stage.take_block(rows)
+        if rows.dim != self.dim or not self._models or self._crossed.on or not self._stage.take_block(rows):
+            return False
+        # crossed arms that were only learned have lines, but no room for their scores
+        return rows.shape[0] <= self._slots.size
 
     def _take_arm(self, rows: Any, k: int) -> int:
         """Copy the row of arm k to where kernels read it, and tell which row it is there."""
