@@ -206,6 +206,6 @@ def test_what_does_not_fit_is_refused(block: Block) -> None:
     with pytest.raises(
         FileFormatError, match="one of Features, OuterProduct, UserOnly, UserArmCrosses, Hashed, got 'Lasso'"
     ):
-        from_header({"features": "Lasso", "version": 1})
+        from_header({"features": "Lasso", "version": 2})
     with pytest.raises(NewerFileError, match="version 3"):
         from_header({**UserOnly(3).to_header(), "version": 3})
