@@ -74,7 +74,7 @@ def _called(values: Any) -> str:
 def as_number(value: Any, called: str) -> float:
     """One real number."""
     try:
-        if type(value) is not float and (isinstance(value, str | bytes | bytearray) or np.ndim(value)):
+        if not isinstance(value, float) and (isinstance(value, str | bytes | bytearray) or np.ndim(value)):
             raise TypeError  # which float would read
         number = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -138,7 +138,7 @@ class Tracker(Saveable):
     def update(self, x: Any, y: float) -> None:
         """Take one row: a dense vector, a sparse row, or (indices, values). Equal to `partial_fit` of a block of one."""
         with self.lock:
-            if not (type(y) is float and self._stage.take_row(x)):
+            if not (isinstance(y, float) and self._stage.take_row(x)):
                 y = as_number(y, "y")
                 self._take(self._one_row(x))
             self._stage.reward[0] = y
