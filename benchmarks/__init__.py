@@ -96,6 +96,12 @@ BENCHMARKS = {
         ("policy", "clicks in 1,000", "against exact, %", "µs a line", "over exact"),
         LOGS,
     ),
+    "paper": Benchmark(
+        "the paper's claims, by `driftls reproduce`",
+        "paper:claims",
+        ("claim", "measured here", "verdict"),
+        (*LOGS, "paper", "environments.py"),
+    ),
     "reading": Benchmark("a day's log as text and as Parquet", "day:reading", ("", "µs a line", "bytes a line"), LOGS),
     "coverage": Benchmark(
         "how often the 95% interval of a replay has the truth in it",
