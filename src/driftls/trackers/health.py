@@ -82,7 +82,8 @@ def look(tracker: Tracker, error2: float, baseline2: float) -> tuple[str, bool]:
     X, y = history.matrix(max(0, len(history) - SAMPLE))
     share, sizes = possible(X, y)
     if share > 1.0 and not tracker.intercept and y.mean() ** 2 > MARGIN * y.var():
-        return "predicting the mean is better than any model without an intercept. Build it with intercept=True, or add a constant feature", True
+        told = "predicting the mean is better than any model without an intercept"
+        return f"{told}. Build it with intercept=True, or add a constant feature", True
     if share > 1.0 - MARGIN and error2 < 2.0 * baseline2:
         return "it learns what its rows allow, which is no more than the mean", False
     gap = error2 / baseline2 - min(share, 1.0)
