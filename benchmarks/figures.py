@@ -98,10 +98,11 @@ def _files(root: Path, place: str) -> list[Path]:
 
 @cache  # many tables depend on the same files
 def code(text: str) -> str:
-    """Lines of a file without docstrings, blank lines and lines of comment."""
+    """Lines of a file without docstrings, texts of errors, blank lines and lines of comment: what it does, not what it says."""
     lines = text.splitlines()
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        told = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if told or isinstance(node, ast.Raise):
             for number in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[number] = ""
     return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))

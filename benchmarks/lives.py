@@ -13,7 +13,8 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +46,16 @@ def _size(options: Options, whole: int) -> int:
 
 def _ids(options: Options) -> Iterator[list[Any]]:
     """One arm of ten is new in every round."""
-    count = _size(options, 100_000)
-    most = min(MOST, count // 4)
-    makers: dict[str, Callable[[], Any]] = {
-        f"DisjointLinUCB, most_arms={most}": lambda: DisjointLinUCB(
-            DIM, tracker=SAGA(DIM, steps=1), width=DiagonalWidth(), most_arms=most, seed=0
+    most = min(MOST, _size(options, 100_000) // 4)
+    makers: dict[str, tuple[int, Callable[[], Any]]] = {
+        f"DisjointLinUCB, most_arms={most}": (
+            _size(options, 100_000),
+            lambda: DisjointLinUCB(DIM, tracker=SAGA(DIM, steps=1), width=DiagonalWidth(), most_arms=most, seed=0),
         ),
-        "LinUCB": lambda: LinUCB(DIM, forget_after=50, seed=0),
+        "LinUCB": (_size(options, 1_000_000), lambda: LinUCB(DIM, forget_after=50, seed=0)),
     }
     arms = np.random.default_rng(0).normal(size=(ARMS, DIM)) / DIM
-    for name, make in makers.items():
+    for name, (count, make) in makers.items():
         policy, seconds = make(), []
         for quarter in range(4):
             tell(f"{name}: quarter {quarter + 1} of {count} ids")
@@ -90,34 +91,39 @@ def _keys(options: Options) -> Iterator[list[Any]]:
 
 
 def _memory(options: Options) -> Iterator[list[Any]]:
-    """Default policies, by `play`."""
-    rounds, block, rng = _size(options, 1_000_000), 2_000, np.random.default_rng(0)
-    rewards = rng.normal(size=(block, ARMS))
-    dense = rng.normal(size=(block * ARMS, 20)) / 20
-    index = np.sort(rng.integers(0, 10_000, (block * ARMS, 10)) * 10 + np.arange(10), axis=1).astype(np.int32)
-    sparse = Rows(index.ravel(), rng.normal(size=index.size) / 10, np.arange(block * ARMS + 1) * 10, 100_000)
-    ids = list(range(ARMS))
-    plays: dict[str, Callable[[], Callable[[], Any]]] = {
-        "LinUCB, dense d = 20": lambda: _player(LinUCB(20, seed=0), dense, rewards, None),
-        "LinUCB, sparse d = 100,000": lambda: _player(LinUCB(100_000, seed=0), sparse, rewards, None),
-        "DisjointLinUCB, d = 20": lambda: _player(DisjointLinUCB(20, seed=0), dense[:block], rewards, ids),
-    }
-    for name, make in plays.items():
-        play, resident, spent = make(), [], []
-        marks, begin, before = [rounds // block // 10, rounds // block // 2, rounds // block], time.process_time(), 0
-        for n in range(1, rounds // block + 1):
-            play()
-            if n in marks:
-                tell(f"{name}: {n * block} rounds")
-                resident.append(_resident())
-                spent.append((time.process_time() - begin) / (n - before) / block * 1e6)
-                begin, before = time.process_time(), n
+    """Default policies, by `play`, each in a process of its own: what others have freed would hide what it takes."""
+    rounds = 20_000 if options.quick else 10_000_000
+    for name in PLAYS:
+        tell(f"{name}: {rounds:,} rounds")
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+            resident, spent = alone.submit(_lived, name, rounds).result()
         yield [f"{rounds:,} rounds, {name}: MB", *resident, None, resident[-1] / resident[0]]
         yield [f"{rounds:,} rounds, {name}: µs a round", *spent, None, spent[-1] / spent[1]]
 
 
-def _player(policy: Any, arms: Any, rewards: Any, ids: Any) -> Callable[[], Any]:
-    return lambda: policy.play(arms, rewards, ids=ids)
+PLAYS: dict[str, Callable[[], Any]] = {
+    "LinUCB, dense d = 20": lambda: LinUCB(20, seed=0),
+    "LinUCB, sparse d = 100,000": lambda: LinUCB(100_000, seed=0),
+    "DisjointLinUCB, d = 20": lambda: DisjointLinUCB(20, seed=0),
+}
+
+
+def _lived(name: str, rounds: int) -> tuple[list[float], list[float]]:
+    """Memory of the process and time of a round, after a tenth of the rounds, at half and at the end."""
+    policy, block, rng = PLAYS[name](), 2_000, np.random.default_rng(0)
+    arms: Any = rng.normal(size=(block * (1 if policy.disjoint else ARMS), 20)) / 20
+    if "sparse" in name:
+        index = np.sort(rng.integers(0, 10_000, (block * ARMS, 10)) * 10 + np.arange(10), axis=1).astype(np.int32)
+        arms = Rows(index.ravel(), rng.normal(size=index.size) / 10, np.arange(block * ARMS + 1) * 10, 100_000)
+    rewards, ids = rng.normal(size=(block, ARMS)), list(range(ARMS)) if policy.disjoint else None
+    resident, spent, begin, before = [], [], time.process_time(), 0
+    for n in range(1, rounds // block + 1):
+        policy.play(arms, rewards, ids=ids)
+        if n in (rounds // block // 10, rounds // block // 2, rounds // block):
+            resident.append(_resident())
+            spent.append((time.process_time() - begin) / (n - before) / block * 1e6)
+            begin, before = time.process_time(), n
+    return resident, spent
 
 
 def _resident() -> float:

@@ -460,3 +460,8 @@ def test_a_category_that_is_missing_is_counted_and_no_cause_for_a_warning() -> N
     features.table([{"city": "Oslo"}, {"city": None}, {}])
     assert features.missing == {"city": 2}
     assert str(features).endswith("3 users and 0 items, 2 features; missing: city in 2")
+
+
+def test_rows_of_what_is_no_block_say_what_makes_rows_of_dicts():
+    with pytest.raises(InputError, match=r"block of a log, got list\. Of dicts: table\(X\)"):
+        Features().rows([{"age": 31}])

@@ -61,7 +61,14 @@ def as_numbers(values: Any, expected: str) -> NDArray[Any]:
                 raise TypeError
             array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{expected} of real numbers, got {_called(values)}.") from None
+        raise InputError(
+            f"{expected} of real numbers, got {_called(values)}."
+            + (
+                " Features(dim=2**18) makes rows of dicts: user(x) of one, table(X) of many."
+                if isinstance(values[0] if isinstance(values, list) and values else values, dict)
+                else ""
+            )
+        ) from None
     if array.dtype.kind not in "fiub":
         raise InputError(f"{expected} of real numbers, got {_called(values)} of {array.dtype}.")
     return array
@@ -111,7 +118,11 @@ def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
     if len(rows.shape) != 2 or rows.shape[1] != dim:
         raise DimensionError(
             f"{called} must have {dim} features (a matrix with {dim} columns), got shape {tuple(rows.shape)}. "
-            f"Check the feature columns, or build with dim={rows.shape[-1] if len(rows.shape) else 1}."
+            + (
+                "A row for each is needed: pass a list of them."
+                if rows.shape == (dim,)
+                else f"Check the feature columns, or build with dim={rows.shape[-1] if len(rows.shape) else 1}."
+            )
         )
     return rows  # type: ignore[no-any-return]
 

@@ -96,6 +96,7 @@ BAD_ROWS = [
     (np.ones((1, 1, 3)), 1.0, DimensionError, "x must have 3 features"),
     (3.0, 1.0, DimensionError, "must (be one row of|have) 3 features"),
     ("text", 1.0, InputError, "real numbers"),
+    ({"age": 31}, 1.0, InputError, r"got dict\. Features\(dim=2\*\*18\) makes rows of dicts"),
     (["1", "2", "3"], 1.0, InputError, "real numbers"),
     ([1.0, [2.0], 3.0], 1.0, InputError, "real numbers"),
     (np.ones(3) * 1j, 1.0, InputError, "real numbers"),

@@ -242,6 +242,9 @@ class Features(FeatureMap):
 
     def rows(self, block: Block) -> Any:
         """The arms of all lines of a block of a log, line after line, as a csr_array."""
+        if not hasattr(block, "user_index"):
+            told = f"rows are made of a block of a log, got {type(block).__name__}"
+            raise InputError(f"{told}. Of dicts: table(X), user(x), or arms(user, items).")
         with self._changing():
             users = self._visitors(block)
             ids: list[Any] = [{"id": str(name)} for name in block.pool_ids.tolist()]
