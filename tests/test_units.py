@@ -162,6 +162,28 @@ def test_a_rare_feature_whose_first_value_is_near_0_does_not_make_predictions_ex
     assert np.mean(np.square(errors)) < 1.5 * np.var(y)
 
 
+@pytest.mark.parametrize("name", ["GD", "SVRG", "Diagonal", "SAGA"])
+def test_what_was_learned_from_many_rows_outlives_a_unit_that_grows(name):
+    rng = np.random.default_rng(0)
+    X = rng.choice([-1.0, 1.0], size=(9000, 3))
+    X[5500:, 0] *= 80.0
+    y = X @ [0.5, 1.0, -1.0] + 0.1 * rng.normal(size=9000)
+    tracker = {"GD": GD, "SVRG": SVRG, "Diagonal": Diagonal, "SAGA": SAGA}[name]
+    tracker = tracker(3) if name == "Diagonal" else tracker(3, seed=0)
+    errors = []
+    for first in range(0, 9000, 500):
+        errors.append(float(np.mean((tracker.predict(X[first : first + 500]) - y[first : first + 500]) ** 2)))
+        tracker.partial_fit(X[first : first + 500], y[first : first + 500])
+    assert max(errors[5:]) < 0.1  # of which the noise is 0.01
+
+
+def test_a_feature_that_stays_larger_gets_a_larger_unit_soon():
+    X = np.random.default_rng(1).choice([-1.0, 1.0], size=(6200, 2))
+    X[5500:, 0] *= 40.0
+    tracker = GD(2, seed=0).partial_fit(X, X.sum(1))
+    assert tracker.units.arrays["unit"][0] < 0.5
+
+
 def test_a_prediction_is_linear_once_a_feature_was_seen_ten_times():
     tracker = RLS(1, intercept=False)
     for n in range(12):

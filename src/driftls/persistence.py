@@ -91,7 +91,7 @@ def atomic(path: Path_, *, folder: bool = False) -> Iterator[Path]:
 
 def _sync_folder(folder: Path) -> None:
     """Have the new name on disk, too: a file without one is lost with the power."""
-    if os.name == "posix":  # elsewhere a folder cannot be opened
+    with suppress(OSError):  # where folders cannot be opened or synced: the file is there already
         number = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(number)

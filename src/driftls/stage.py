@@ -55,46 +55,55 @@ class Stage:
         self.units = units
         self.scratch.set(sparse=bool(self.sparse), dim=self.inner)
         self.frame.set(units=units, scratch=self.scratch)
-        self._scratch_room()
+        self.scratch.set(**self._beside(self.values.size, self.y.size))
 
-    def _scratch_room(self) -> None:
-        size, lines = self.values.size, self.y.size
-        self.scratch.set(values=np.zeros(size), y=np.zeros(lines), count=lines, room=size)
-        self.scratch.set(start=np.zeros(lines, np.int64), stop=np.zeros(lines, np.int64))
-        self.scratch["indices"] = np.zeros(size if self.sparse else 1, np.int32)
+    def _beside(self, size: int, lines: int) -> dict[str, Any]:
+        """The place of standardised rows, where there are units: so many values, so many lines."""
+        if self.units is None:
+            return {}
+        start, stop = np.zeros((2, lines), np.int64)
+        arrays = {"values": np.zeros(size), "indices": np.zeros(size if self.sparse else 1, np.int32)}
+        return {**arrays, "y": np.zeros(lines), "start": start, "stop": stop, "count": lines, "room": size}
+
+    # What grows makes all of its arrays first: where memory ends, or Ctrl-C comes, what was there stays as it was.
 
     def _room(self, size: int) -> None:
         """Have room for so many values."""
         if self.values.size < size:
-            self.values, indices = np.zeros(size), np.zeros(size if self.sparse else 0, np.int32)
-            self._values, self._row = view(self.values), view(self.values)[: self.dim]
+            values, beside = np.zeros(size), self._beside(size, self.y.size)
             if self.sparse:
-                self.frame["indices"], self._indices = indices, view(indices)
-                raw, at = np.zeros(size), np.zeros(size, np.int32)
+                raw, at, indices = np.zeros(size), np.zeros(size, np.int32), np.zeros(size, np.int32)
                 self._source.set(indices=at, values=raw)
                 self._raw_indices, self._raw_values = view(at), view(raw)
+                self.frame["indices"], self._indices = indices, view(indices)
             elif self.constant:
-                self.values[self.dim] = 1.0
-        elif not self._in_place:
-            return
-        self.frame["values"], self._in_place = self.values, False
-        if self.units is not None:
-            self._scratch_room()
+                values[self.dim] = 1.0
+            self.scratch.set(**beside)
+            self.frame["values"] = values
+            self._values, self._row = view(values), view(values)[: self.dim]
+            self.values, self._in_place = values, False
+        elif self._in_place:
+            self.frame["values"], self._in_place = self.values, False
 
     def lines(self, count: int) -> None:
         """Have room for so many rows."""
         if self.y.size < count:
-            self.y, stop = np.zeros(count), np.zeros(count, np.int64)
-            self.reward, self._stop = view(self.y), view(stop)
-            self.frame.set(y=self.y, start=np.zeros(count, np.int64), stop=stop, count=count)
+            y, (start, stop), beside = (
+                np.zeros(count),
+                np.zeros((2, count), np.int64),
+                self._beside(self.values.size, count),
+            )
             if self.sparse:
-                self._source["start"] = starts = np.zeros(count + 1, np.int64)
-                self._starts = view(starts)
-            if self.units is not None:
-                self._scratch_room()
+                starts = np.zeros(count + 1, np.int64)
+                self._source["start"], self._starts = starts, view(starts)
+            self.scratch.set(**beside)
+            self.frame.set(y=y, start=start, stop=stop, count=count)
+            self.reward, self._stop, self.y = view(y), view(stop), y
 
     def take_row(self, x: Any) -> bool:
         """One row in one of the common forms, a vector or (indices, values), at once; False if it needs `take`."""
+        if self.sparse is None:
+            return False
         try:
             if not self.sparse:
                 if self._in_place:
@@ -205,7 +214,8 @@ class Stage:
             raise fault(BAD_POINTER, "X", self.dim)
         if self.values.size < used + count:
             self._room(2 * (used + count))
-        self._raw_indices[:used], self._raw_values[:used] = indices[:used], values[:used]
+        source = self._source.arrays  # not the views, which mind how an array is aligned
+        source["indices"][:used], source["values"][:used] = indices[:used], values[:used]
         self._copy_in(used, count)
 
     def _take_scattered(self, rows: Rows, count: int) -> None:

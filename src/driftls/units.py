@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from driftls.errors import CorruptFileError
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import UNITS
-from driftls.kernels.units import JUMP
+from driftls.kernels.units import FEW, JUMP
 from driftls.persistence import checked, expect
 
 Vector = NDArray[np.float64]
@@ -40,6 +40,7 @@ class Change(NamedTuple):
 
     scale: Vector
     shift: Vector
+    least: Vector  # of scale, for coefficients
     before: float  # the constant's old and new value
     after: float
     offset: float
@@ -70,11 +71,11 @@ class Change(NamedTuple):
         return T @ A @ T.T, T @ (b - (self.offset / self.before) * A[:, dim])
 
     def theta(self, theta: Vector) -> Vector:
-        """The coefficients that predict the same, where no unit has become more than three times as large: what was
-        learned from values near 0 says little of large ones, and a scheme begins from no more than that.
+        """The coefficients that predict the same; of a feature that was seen a few times, as if its unit had become three
+        times as large at most: what was learned from values near 0 says little of large ones.
         """
         dim = self.scale.size
-        out: Vector = theta / np.append(np.maximum(self.scale, 1.0 / LEAP), np.ones(theta.size - dim))
+        out: Vector = theta / np.append(np.maximum(self.scale, self.least), np.ones(theta.size - dim))
         if theta.size > dim:
             out[dim] = (theta[dim] * self.before - out[:dim] @ self.shift - self.offset) / self.after
         return out
@@ -92,7 +93,7 @@ class Units:
         self.frame.set(**self.arrays, dim=dim, next_look=1.0, constant=1.0)
         self.frame.set(intercept=intercept, centred=intercept and not sparse)
         if not sparse:
-            self.frame.set(**{f"pool_{name}": np.zeros(dim) for name in ("count", "squares", "sums")})
+            self.frame.set(**{f"pool_{name}": np.zeros(dim) for name in ("count", "squares", "sums", "jumped")})
         if not scale:
             self.arrays["limit"][:] = np.inf
             self.arrays["count"][:] = 1.0  # nothing is ever seen for the first time
@@ -132,7 +133,8 @@ class Units:
         offset = frame["reward_sum"] / frame["rewards"] if frame["rewards"] and self.intercept else frame["offset"]
         before = frame["constant"]
         after = before if constant is None else constant
-        change = Change(unit / arrays["unit"], (arrays["means"] - mean) * unit, before, after, offset - frame["offset"])
+        scale, least = unit / arrays["unit"], np.where(count < FEW, 1.0 / LEAP, 0.0)
+        change = Change(scale, (arrays["means"] - mean) * unit, least, before, after, offset - frame["offset"])
         if n > 64.0 and not force and self._small(change):
             return None
         arrays["unit"][:], arrays["means"][:] = unit, mean

@@ -213,6 +213,20 @@ def test_a_random_policy_takes_the_dimension_of_its_first_arms():
         policy.choose(np.eye(5))
 
 
+def test_arms_that_are_refused_do_not_say_how_many_features_there_are():
+    policy = Random(seed=0)
+    for call in (
+        lambda: policy.choose(np.full((2, 3), np.nan)),
+        lambda: policy.choose(np.ones((0, 7))),
+        lambda: policy.learn(np.ones((2, 7)), 1.0, arm=9),
+    ):
+        with pytest.raises(InputError):
+            call()
+        assert policy.any_dim
+    assert policy.choose([[1.0, 2.0], [3.0, 4.0]]) in (0, 1)
+    assert policy.dim == 2
+
+
 def test_arms_may_be_a_list_of_indices_and_values():
     arms = [([1, 5], [1.0, 2.0]), ([2], [1.0]), ([], [])]
     matrix = sp.csr_array(([1.0, 2.0, 1.0], [1, 5, 2], [0, 2, 3, 3]), shape=(3, 8))

@@ -9,7 +9,9 @@ import scipy.sparse as sp
 import naive
 from driftls.errors import DimensionError, InputError
 from driftls.features import CrossedArms
+from driftls.inputs import Rows
 from driftls.policies import DisjointLinUCB, LinUCB
+from driftls.testing.common import same_snapshot
 from driftls.trackers import CD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, NoWidth
 
@@ -150,3 +152,19 @@ def test_rows_after_crosses_that_were_only_learned_have_room_for_their_scores():
     chosen = policy.choose(rows)
     assert policy._slots.size >= 250
     assert chosen == int(np.argmax(policy.scores(rows)))
+
+
+@pytest.mark.parametrize("dim", [FEATURES * COUNT, FEATURES * 50])
+def test_a_user_with_an_index_outside_is_not_taken_for_another_block(dim):
+    policy, blocks = LinUCB(dim, seed=0), dim // FEATURES
+    good = CrossedArms(np.ones(FEATURES), [0, 1], blocks)
+    policy.learn(good, 1.0, arm=policy.choose(good))
+    lists = CrossedArms(Rows([0, 1], [1.0, 1.0], [0, 2], FEATURES), [0, 1], blocks)
+    assert policy.choose(lists) in (0, 1)
+    before = policy.snapshot()
+    for index, start in (([0, FEATURES], [0, 2]), ([-1, 0], [0, 2]), ([0, 1], [0, 5]), ([0, 1], [2, 0])):
+        bad = Rows(np.array(index, np.int32), np.ones(2), np.array(start), FEATURES)
+        for call in (policy.choose, lambda arms: policy.learn(arms, 1.0, arm=0)):
+            with pytest.raises(InputError):
+                call(CrossedArms(bad, [0, 1], blocks))
+    same_snapshot(before, policy.snapshot(), "bad users")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from driftls.errors import CorruptFileError, InputError, SettingsError
-from driftls.policies import LinUCB
+from driftls.errors import CorruptFileError, DimensionError, InputError, SettingsError
+from driftls.inputs import Rows
+from driftls.policies import LinUCB, SharedPolicy
 from driftls.policies.arm_index import ArmIndex, id_header, id_of, plain_id, plain_ids
 from driftls.trackers import RAW, SAGA
 from driftls.widths import PhiWidth
@@ -114,3 +115,13 @@ def test_a_file_cannot_name_a_slot_that_the_width_does_not_have():
     header["ids"][0][1] = 10_000
     with pytest.raises(CorruptFileError, match="slot"):
         LinUCB.from_snapshot(header, arrays)
+
+
+def test_an_index_outside_is_refused_before_the_arms_of_an_id_are_compared():
+    def rows(index):
+        return Rows(np.array([0, index, 2, 3], np.int32), np.ones(4), np.array([0, 2, 4]), 50)
+
+    policy = SharedPolicy(SAGA(50, seed=0, **RAW), PhiWidth(), seed=0)
+    policy.learn(rows(1), 1.0, arm=policy.choose(rows(1), ids=["a", "b"]), ids=["a", "b"])
+    with pytest.raises(DimensionError, match="must lie in 0"):
+        policy.learn(rows(2**31 - 1), 1.0, arm=0, ids=["a", "b"])

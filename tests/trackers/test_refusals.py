@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from driftls import Normalised
 from driftls.errors import DimensionError, DriftlsError, InputError, SettingsError
 from driftls.history import Mapped
+from driftls.policies import DisjointLinUCB
 from driftls.testing.trackers import same_snapshot, same_tracker
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
 
@@ -217,3 +219,49 @@ def test_a_tracker_with_rows_on_disk_cannot_be_copied(tmp_path):
     tracker = SAGA(2, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(np.eye(2), [1.0, 2.0])
     with pytest.raises(SettingsError, match="its folder has one owner"):
         copy.deepcopy(tracker)
+
+
+@pytest.mark.parametrize("stage", ["new", "dense", "sparse"])
+def test_an_empty_vector_is_no_row(stage):
+    tracker = started(stage)
+    for call in (lambda: tracker.update(np.zeros(0), 1.0), lambda: tracker.predict(np.zeros(0))):
+        with pytest.raises(DimensionError, match="3 features"):
+            call()
+    with pytest.raises(DimensionError, match="3 features"):
+        DisjointLinUCB(3).choose(np.zeros(0), ids=["a", "b"])
+
+
+def test_arrays_may_lie_anywhere():
+    """As `np.frombuffer` gives them: the same numbers at an odd address."""
+
+    def unaligned(array):
+        return np.frombuffer(b"\0" + array.tobytes(), array.dtype, offset=1)
+
+    index, values = np.array([0, 2], np.int32), np.array([1.0, 2.0])
+    plain, odd = SAGA(3, seed=0), SAGA(3, seed=0)
+    for _ in range(2):
+        plain.update((index, values), 1.0)
+        odd.update((unaligned(index), unaligned(values)), 1.0)
+    np.testing.assert_array_equal(plain.theta, odd.theta)
+
+
+@pytest.mark.parametrize("nth", range(1, 15))
+def test_a_tracker_survives_that_memory_ends_while_its_stage_grows(nth, monkeypatch):
+    tracker, twin = SAGA(200, seed=0), SAGA(200, seed=0)
+    small, rng, count = sp.eye_array(2, 200, format="csr"), np.random.default_rng(0), 0
+    large = sp.csr_array(rng.normal(size=(40, 200)))
+    for one in (tracker, twin):
+        one.partial_fit(small, [1.0, 2.0])
+    zeros = np.zeros
+
+    def ends(*arguments, **settings):
+        nonlocal count
+        count += 1
+        if count == nth:
+            raise MemoryError
+        return zeros(*arguments, **settings)
+
+    with monkeypatch.context() as patch, suppress(MemoryError):
+        patch.setattr("driftls.stage.np.zeros", ends)
+        tracker.predict(large)
+    np.testing.assert_array_equal(tracker.predict(large), twin.predict(large))

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.errors import DimensionError, InputError
-from driftls.inputs import Rows
+from driftls.inputs import Rows, fault, sparse_rows
+from driftls.kernels.rows import BAD_INDEX
 
 
 class CrossedArms:
@@ -80,7 +81,9 @@ class CrossedArms:
 
     def rows(self) -> Rows:
         """The same with a row for each arm, as plain arrays."""
-        indices, values, start, dim = self.row
+        indices, values, start, dim = sparse_rows(self.row, "a user")
+        if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < dim:
+            raise fault(BAD_INDEX, "a user", dim)  # in another arm's block it would be a good one
         sizes, arms = np.diff(start), self.blocks.size
         user = np.repeat(np.arange(sizes.size), arms)  # of each row
         shifts = np.tile(dim * (self.blocks + self.shared), sizes.size)

@@ -319,6 +319,8 @@ def is_same(p: Any, i: int, n: int) -> float:
     w, rows = width(integers(p.widths)[0]), rows_at(p.arms)
     if w.same == 0:
         return 1.0
+    if row_fault(rows, i, tracker(integers(p.trackers)[0]).dim) != 0:  # whoever learns it will say so
+        return 0.0
     if rows.units != 0:
         return call(w.same, integers(p.trackers)[0], w.address, scaled(rows, i, 1).address, 0, n, 0, 0.0)
     return call(w.same, integers(p.trackers)[0], w.address, p.arms, i, n, 0, 0.0)

@@ -36,7 +36,7 @@ ROWS = record(
 UNITS = record(
     """
     address dim centred intercept asked count squares sums means unit limit
-    pool_count pool_squares pool_sums
+    pool_count pool_squares pool_sums pool_jumped
     """,
     "n next_look soonest constant offset rewards reward_sum reward_squares",
 )

@@ -169,9 +169,3 @@ def uniform(frame: Any) -> float:
     cursor = integers(frame.cursor)
     cursor[0] += 1
     return reals(frame.tape)[cursor[0] - 1]
-
-
-@inner
-def history_of(t: Any) -> Any:
-    """The rows that a tracker keeps"""
-    return rows_at(t.history)

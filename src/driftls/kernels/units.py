@@ -16,7 +16,7 @@ from driftls.kernels.rows import row
 
 SMALLEST = 1e-140  # the squares of anything smaller could vanish: taken for 0
 JUMP = 9.01  # a square that is so much larger than the mean square at the last look may ask for another
-FURTHER = 2.0  # and the next one that asks must be so much larger again: an outlier in every round is none
+FURTHER = 2.0  # while a feature was seen a few times, the next one that asks must be so much larger again
 GROWN = (
     1.5127  # it does so if the feature's unit, squared, would be so much larger; no ratio of small whole numbers lies
 )
@@ -53,7 +53,8 @@ def note_one(u: Any, j: int, x: float) -> None:
     squares[j] += x * x
     sums[j] += x
     if x * x > reals(u.limit)[j]:
-        reals(u.limit)[j] = FURTHER * x * x
+        if count[j] < FEW:
+            reals(u.limit)[j] = FURTHER * x * x
         if has_grown(u, j, count[j], squares[j], sums[j], u.n + 1.0):
             ask_soon(u)
 
@@ -76,10 +77,10 @@ def note_pool(u: Any, rows: Any, i: int, n: int, still: bool) -> None:
     """Count dense rows i ... i + n - 1 by their sums, which are at hand if they are still those of the last call"""
     count, squares, sums, unit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.unit)
     pool_count, pool_squares, pool_sums = reals(u.pool_count), reals(u.pool_squares), reals(u.pool_sums)
-    limit, jumped = reals(u.limit), False
+    limit, jumped = reals(u.limit), reals(u.pool_jumped)
     if not still:
         for j in range(u.dim):
-            pool_count[j], pool_squares[j], pool_sums[j] = 0.0, 0.0, 0.0
+            pool_count[j], pool_squares[j], pool_sums[j], jumped[j] = 0.0, 0.0, 0.0, 0.0
         for k in range(n):
             x, _, _ = row(rows, i + k)
             for j in range(u.dim):
@@ -88,17 +89,20 @@ def note_pool(u: Any, rows: Any, i: int, n: int, still: bool) -> None:
                     if count[j] == 0.0 and pool_count[j] == 0.0:
                         unit[j] = 1.0 / abs(value)
                         limit[j] = JUMP * value * value
-                    if value * value > limit[j]:
-                        limit[j], jumped = FURTHER * value * value, True
                     pool_count[j] += 1.0
+                    if value * value > limit[j]:
+                        jumped[j] = max(jumped[j], value * value)
                     pool_squares[j] += value * value
                     pool_sums[j] += value
     for j in range(u.dim):
         count[j] += pool_count[j]
         squares[j] += pool_squares[j]
         sums[j] += pool_sums[j]
-        if jumped and count[j] > 0.0 and has_grown(u, j, count[j], squares[j], sums[j], u.n + n):
-            ask_soon(u)
+        if jumped[j] > 0.0:
+            if count[j] < FEW:
+                limit[j] = max(limit[j], FURTHER * jumped[j])
+            if has_grown(u, j, count[j], squares[j], sums[j], u.n + n):
+                ask_soon(u)
     u.n += float(n)
     if u.n >= u.next_look:
         u.asked = 1

@@ -105,7 +105,9 @@ def _files(path: str) -> list[str]:
         return [path]
     below = (file for file in Path(path).rglob("*.parquet") if file.is_file())
     files = sorted(
-        str(file) for file in below if not any(p.startswith(".driftls-") for p in file.relative_to(path).parts)
+        str(file)
+        for file in below
+        if not any(p.startswith(".driftls-") or p.endswith(".driftls-part") for p in file.relative_to(path).parts)
     )
     if not files:
         raise LogFormatError(f"{path}: expected a folder with .parquet files in it, got none.")

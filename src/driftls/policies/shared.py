@@ -331,7 +331,7 @@ class SharedPolicy(Policy):
         with self.lock:
             if self.features is not None and hasattr(self.features, "pool"):
                 return self.features.pool(items)
-            rows, _ = arm_rows(items, self.dim)
+            rows, _ = arm_rows(items, self._features_of(items))
             look_at(rows)
             return copy.deepcopy(rows)
 
@@ -347,7 +347,11 @@ class SharedPolicy(Policy):
             arms = self._made({}, arms)
         elif self._is_made(arms):
             arms = self._fitting(arms)
-        return arm_rows(as_block(arms) if single else arms, self.dim, many=many)
+        return arm_rows(as_block(arms) if single else arms, self._features_of(arms), many=many)
+
+    def _features_of(self, arms: Any) -> int:
+        """How many features these arms should have."""
+        return self.dim
 
     def _made_rounds(self, users: Any, items: Any) -> Any:
         """Every user with every item."""
@@ -400,6 +404,8 @@ class SharedPolicy(Policy):
     def _begin(self, rows: Any, recurring: bool) -> None:
         """The first arms are here and are looked at: start the tracker, dense or sparse, and its width."""
         look_at(rows)
+        if rows.shape[1] > self.dim:
+            self.grow(rows.shape[1])
         sparse = not isinstance(rows, np.ndarray)
         self._open_model(self._decide(sparse, recurring, isinstance(rows, CrossedArms)))
 

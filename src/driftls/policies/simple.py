@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from driftls.draws import Seed
+from driftls.policies.arms import as_block
 from driftls.policies.shared import SharedPolicy
 from driftls.trackers import RAW, Diagonal, Tracker
 from driftls.widths import NoWidth
@@ -43,11 +44,9 @@ class Random(SharedPolicy):
         """Whether it is the first arms that say how many features there are."""
         return self.dim == 1 and not self._models
 
-    def _arm_rows(self, arms: Any, items: Any = None, **how: Any) -> tuple[Any, int]:
-        shape: Any = getattr(arms, "shape", ())
-        if self.any_dim and items is None and len(shape) == 2 and shape[1] > 1:
-            self.grow(shape[1])
-        return super()._arm_rows(arms, items, **how)
+    def _features_of(self, arms: Any) -> int:
+        shape: Any = getattr(as_block(arms), "shape", ()) if self.any_dim else ()
+        return int(shape[1]) if len(shape) == 2 and shape[1] else self.dim
 
     def probabilities(self, *arms: Any, **how: Any) -> Any:
         """How likely each arm is to be chosen now."""
