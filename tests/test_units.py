@@ -205,7 +205,7 @@ def test_the_strengths_are_those_of_the_evidence_rule():
     """One step of MacKay's rule from the policy's own numbers, written down again."""
     from driftls.draws import Draws
     from driftls.policies.evidence import Strength, likeliest
-    from driftls.policies.model import Model
+    from driftls.policies.models import Model
     from driftls.widths import ExactWidth
 
     X, y = table(7, False)

@@ -36,13 +36,13 @@ class Rows(NamedTuple):
         indices, values, start, _ = self
         return (
             type(indices) is type(values) is type(start) is np.ndarray
-            and indices.dtype == INDEX
-            and values.dtype == FLOAT
-            and (start.dtype == POINTER or start.dtype == INDEX)
+            and indices.dtype is INDEX
+            and values.dtype is FLOAT
+            and (start.dtype is POINTER or start.dtype is INDEX)
             and indices.ndim == values.ndim == start.ndim == 1
             and start.size > 0
-            and start[0] == 0
-            and start[-1] <= min(indices.size, values.size)
+            and start.item(0) == 0
+            and start.item(-1) <= min(indices.size, values.size)
         )
 
     def tocsr(self) -> sp.csr_array:

@@ -57,6 +57,10 @@ class Stage:
         self.frame.set(units=units, scratch=self.scratch)
         self.scratch.set(**self._beside(self.values.size, self.y.size))
 
+    def give_slots(self, slots: NDArray[np.int64]) -> None:
+        """Where the slots of the rows' arms are."""
+        self.frame["slots"] = self.scratch["slots"] = slots
+
     def _beside(self, size: int, lines: int) -> dict[str, Any]:
         """The place of standardised rows, where there are units: so many values, so many lines."""
         if self.units is None:
@@ -127,16 +131,6 @@ class Stage:
         except OTHER:
             return False
 
-    def take_one_of(self, rows: Rows, k: int) -> bool:
-        """Row k of sparse rows in arrays of the common types, as row 0, at once; False if it needs `take_one`."""
-        indices, values, start, dim = rows
-        try:
-            first, last = start[k], start[k + 1]
-            good = dim == self.dim and 0 <= first <= last <= len(values)
-            return bool(good) and self.take_row((indices[first:last], values[first:last]))
-        except OTHER:
-            return False
-
     def take_block(self, rows: Rows) -> bool:
         """Sparse rows in arrays of the common types, at once; False if they need `take`."""
         if not self.sparse:
@@ -165,6 +159,8 @@ class Stage:
     def take(self, rows: NDArray[Any] | Rows) -> int:
         """A block of rows that `as_rows` has looked at; returns how many there are."""
         count = int(rows.shape[0])
+        if type(rows) is Rows and self.take_block(rows):
+            return count
         self.lines(count)
         if self.sparse:
             self._take_sparse(rows if isinstance(rows, Rows) else _nonzeros(rows), count)

@@ -84,13 +84,13 @@ class Change(NamedTuple):
 class Units:
     """Units of `dim` features, for dense or sparse rows, as seen so far."""
 
-    def __init__(self, dim: int, *, sparse: bool, intercept: bool, scale: bool) -> None:
+    def __init__(self, dim: int, *, sparse: bool, intercept: bool, scale: bool, constant: float = 1.0) -> None:
         self.dim, self.sparse, self.intercept, self.scale = dim, sparse, intercept, scale
         self.arrays = {name: np.zeros(dim) for name in ARRAYS}
         self.arrays["unit"][:] = 1.0
         self.frame = Frame(UNITS)
         self._asked: Any = memoryview(self.frame.fields["asked"])  # type: ignore[arg-type]
-        self.frame.set(**self.arrays, dim=dim, next_look=1.0, constant=1.0)
+        self.frame.set(**self.arrays, dim=dim, next_look=1.0, constant=constant)
         self.frame.set(intercept=intercept, centred=intercept and not sparse)
         if not sparse:
             self.frame.set(**{f"pool_{name}": np.zeros(dim) for name in ("count", "squares", "sums", "jumped")})

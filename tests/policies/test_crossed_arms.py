@@ -150,7 +150,7 @@ def test_rows_after_crosses_that_were_only_learned_have_room_for_their_scores():
     policy.choose(sp.csr_array(np.ones((2, FEATURES * count))))  # few arms, with many entries
     rows = CrossedArms(user(rng), range(250), count).rows()
     chosen = policy.choose(rows)
-    assert policy._slots.size >= 250
+    assert policy._models.slots.size >= 250
     assert chosen == int(np.argmax(policy.scores(rows)))
 
 

@@ -36,7 +36,7 @@ class Forgetful(LinUCB):
     """A policy of a user that gets one thing wrong: a refused choice counts as a round."""
 
     def choose(self, arms, **more):
-        self._rounds += 1
+        self._models.rounds += 1
         return super().choose(arms, **more)
 
 
@@ -44,7 +44,7 @@ class Curious(LinUCB):
     """Another one, which draws a number when it is asked for scores."""
 
     def scores(self, arms, **more):
-        self._draws.take(1)
+        self._models.draws.take(1)
         return super().scores(arms, **more)
 
 

@@ -22,8 +22,8 @@ TABLE_FROM = 8  # choices with the same blocks in a row
 class CrossedStage:
     """What a policy needs for crossed arms, if its tracker and width `can` do without a row for each of them."""
 
-    def __init__(self, frame: Frame) -> None:
-        self.table = ScoreTable(frame)
+    def __init__(self, frame: Frame, table: ScoreTable) -> None:
+        self.table = table
         self.on = False  # whether the rows of the stage are those of users, not of arms
         self._frame, self._kind = frame, 0
         self._single, self._room = Frame(ROWS), 0
@@ -62,8 +62,8 @@ class CrossedStage:
         if not stage.take_block(users):
             stage.take(as_rows(users, users.dim, "a user"))
         self._have_room(2 * stage.values.size)
-        pool, before, self.on = (blocks.tobytes(), users.dim, arms.shared), self.on, True
-        if before and pool == self._pool:
+        pool, self.on = (blocks.tobytes(), users.dim, arms.shared), True
+        if pool == self._pool:
             self._repeats += 1
             if self._repeats == TABLE_FROM:
                 self.fill(arms, stage)

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from driftls.policies.model import Model
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.width_states import WidthState
 from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, Width
+
+Models = Sequence[tuple[Tracker, WidthState]]
 
 FASTEST = 8.0  # a look changes a strength by this factor at most
 ENOUGH = 0.4  # of the logarithm: a smaller change is not worth rewriting what was learned
@@ -54,7 +55,7 @@ def intercept_variance(tracker: Tracker, width: WidthState) -> float:
     return float(width.variances()[tracker.dim])  # type: ignore[attr-defined]
 
 
-def likeliest(models: Sequence[Model], now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
+def likeliest(models: Models, now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
     """The next strengths; `both`: the intercept's too."""
     gamma = gamma0 = size = size0 = 0.0
     for tracker, width in models:
@@ -72,7 +73,7 @@ def likeliest(models: Sequence[Model], now: Strength, first: Strength, sigma2: f
     )
 
 
-def next_strength(models: Sequence[Model], now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
+def next_strength(models: Models, now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
     """The likeliest strengths, or the present ones where the difference does not matter."""
     new = likeliest(models, now, first, sigma2, both=both)
     return new if any(abs(np.log(x / y)) > ENOUGH for x, y in zip(new, now)) else now

@@ -128,13 +128,14 @@ class LinUCB(SharedPolicy):
         self._adopt(tracker, width, 2.0 if self._sigmas is None else self._sigmas)
         self._auto = False
         if self._adaptive and can_adapt(tracker, width):
-            self.strength = self._first = Strength(float(self._regularisation(1)))  # type: ignore[operator]
+            first = Strength(float(self._regularisation(1)))  # type: ignore[operator]
+            self._models.strength = self._models.first = first
         return sparse
 
     # -- files ---------------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        header, arrays = super().snapshot()
+    def _snapshot_models(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super()._snapshot_models(header, arrays)
         header["reason"], header["auto"] = self._reason, None
         if self._auto:
             if not isinstance(self._regularisation, Power):
@@ -145,7 +146,6 @@ class LinUCB(SharedPolicy):
                 "adaptive": self._adaptive,
                 "seed": Draws(self._seed).header(),
             }
-        return header, arrays
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         self._reason, auto, self._adaptive, self._raw = str(header["reason"]), header["auto"], False, False

@@ -1,43 +1,32 @@
-"""What all policies share: exploration, models, keys, and one way each to choose, to learn and to play many rounds."""
+"""What all policies share: one way each to choose, to learn, to play many rounds, to answer questions and to be kept."""
 
 from __future__ import annotations
 
 import copy
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.draws import TAPE, Draws, Seed
-from driftls.errors import CorruptFileError, DimensionError, InputError, SettingsError
+from driftls.draws import Seed
+from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap
-from driftls.features import from_header as features_of
-from driftls.inputs import Rows, fault, is_sparse, sparse_rows
-from driftls.kernels import choose as kernels
-from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM
-from driftls.kernels.parts import Frame
-from driftls.kernels.records import POLICY
-from driftls.persistence import Saveable, checked, expect, whole
-from driftls.policies.arms import allowed_arms, check_weights
-from driftls.policies.evidence import Strength, next_strength
-from driftls.policies.files import group, revive
-from driftls.policies.keys import Keys
-from driftls.policies.model import Model
-from driftls.policies.tables import ScoreTable
-from driftls.schedules import ridge
-from driftls.stage import Stage, view
-from driftls.trackers import RLS, Tracker
+from driftls.inputs import Rows, is_sparse, sparse_rows
+from driftls.persistence import Saveable
+from driftls.policies.arm_index import plain_id
+from driftls.policies.arms import allowed_arms, check_weights, look_at, plain_rows, position_of, reward_of, rewards_of
+from driftls.policies.evidence import Strength
+from driftls.policies.files import common, revive
+from driftls.policies.keys import Keys, row_of, waiting_of
+from driftls.policies.models import Models
+from driftls.trackers import Tracker
 from driftls.trackers.settings import whole_number
 from driftls.units import Units
 from driftls.widths import Width
-
-FIRST_ARMS = 16
-LANES = 8  # arms that are scored at once: lines of a table are filled up to a multiple
-NUMBERS = ("errors", "learned", "probability")
 
 
 class Policy(Saveable):
@@ -46,10 +35,8 @@ class Policy(Saveable):
     Calls from several threads take turns; different policies run in parallel.
     """
 
-    rows_called: ClassVar[str] = "arm"  # what a row is, in an error
-    disjoint: ClassVar[bool] = False
+    disjoint: ClassVar[bool] = False  # one model an arm: a round has a user, and an id for each arm
     _reason = "given: tracker and width were chosen by the caller"
-    play: Callable[..., NDArray[np.int64]]
     tracker: Tracker  # the model's; with one model an arm, what every arm gets a copy of
 
     def __init__(
@@ -64,47 +51,41 @@ class Policy(Saveable):
         features: FeatureMap | None = None,
     ) -> None:
         check_weights(kappa, sigmas, epsilon)
-        self.dim, self.width = dim, width
+        self.dim = dim
         self.lock = threading.RLock()
-        self._need = width.draws(dim) + 1  # draws of one model in one round, and one for epsilon
-        self._draws = Draws(seed, max(TAPE, 8 * self._need))
-        self.frame = Frame(POLICY)
-        self._position = view(self.frame.fields["position"])
-        self.frame.set(
-            kappa=0.0 if kappa is None else kappa,
-            sigmas=sigmas if kappa is None else 0.0,
-            epsilon=epsilon,
-            disjoint=self.disjoint,
-        )
-        self._models: list[Model | None] = []
-        self._table = ScoreTable(self.frame)
-        self.strength: Strength | None = None  # of the prior, where it is estimated from the data
-        self._first: Strength | None = None  # the guess with which that began
-        self._stage = Stage(dim)
-        self._rounds = 0
+        self._models = Models(dim, width, seed, disjoint=self.disjoint)
+        self.frame = self._models.frame
+        self.frame.set(kappa=0.0 if kappa is None else kappa, sigmas=sigmas if kappa is None else 0.0, epsilon=epsilon)
         self.keys = Keys()
         self.features = features  # how arms are made of events or records; saved with the policy
         self.frozen = False
-        self._write_tape()
-        self._make_slots(FIRST_ARMS)
 
     # -- settings ------------------------------------------------------------------------------------------------
 
     @property
+    def width(self) -> Width:
+        """How the width of an arm is found."""
+        return self._models.width
+
+    @property
     def kappa(self) -> float:
         """The present weight of the width."""
-        frame = self.frame
-        if not frame["sigmas"]:
-            return float(frame["kappa"])
-        return float(frame["sigmas"] * (np.sqrt(frame["errors"] / frame["learned"]) if frame["errors"] else 1.0))
+        sigmas = self.frame["sigmas"]
+        return float(sigmas * (self._models.noise or 1.0) if sigmas else self.frame["kappa"])
+
+    @property
+    def strength(self) -> Strength | None:
+        """That of the prior, where it is estimated from the data."""
+        return self._models.strength
 
     @property
     def reason(self) -> str:
         """Why these parts were taken, and what was found from the data so far."""
-        if self.strength is None or not self.frame["learned"]:
+        learned = self.frame["learned"]
+        if self.strength is None or not learned:
             return self._reason
-        noise = np.sqrt(self.frame["errors"] / self.frame["learned"])
-        return f"{self._reason}; from {self.frame['learned']:,.0f} rewards: ridge {self.strength.ridge:.3g}, noise {noise:.3g}"
+        found = f"ridge {self.strength.ridge:.3g}, noise {self._models.noise:.3g}"
+        return f"{self._reason}; from {learned:,.0f} rewards: {found}"
 
     @property
     def epsilon(self) -> float:
@@ -117,63 +98,236 @@ class Policy(Saveable):
         return float(self.frame["sigmas"]) or None
 
     @property
+    def units(self) -> Units | None:
+        """How features are measured; None for raw units, and before the first arms."""
+        return self._models.units
+
+    @property
     def probability(self) -> float:
         """How likely the last choice was, given what was known; not known where scores are sampled."""
         if self.width.samples:
             raise InputError("the probability of a choice by sampling is not known. Use a width, and epsilon=.")
         return float(self.frame["probability"])
 
-    # -- memory that kernels use ---------------------------------------------------------------------------------
+    # -- choosing and learning -----------------------------------------------------------------------------------
 
-    def _write_tape(self) -> None:
-        self.frame.set(**self._draws.fields())
+    def choose(
+        self, arms: Any, items: Any = None, *, ids: Any = None, key: Hashable = None, allowed: Any = None
+    ) -> int:
+        """The position of the arm to show: `choose(arms)`, or by the policy's features `choose(user, items)`.
 
-    def _make_slots(self, arms: int) -> None:
-        """Room for the scores and slots of so many arms."""
-        self._scores, self._slots = np.zeros(arms + LANES), np.full(arms, -1, dtype=np.int64)
-        self.frame.set(scores=self._scores, slots=self._slots, draws=(arms + 1 if self.disjoint else 2) * self._need)
-        if not self.disjoint:  # where slots are those of arms, not of models
-            self._stage.frame["slots"] = self._stage.scratch["slots"] = self._slots
+        Parameters
+        ----------
+        arms : (K, d) array, sparse matrix, list of (indices, values), or `CrossedArms`
+            A row for each arm. With `items`, or with one model an arm, the user: a dict, or a row.
+        items : list of dicts or ids, table, or `pool`, optional
+            What can be shown.
+        ids : list, optional
+            An id for each arm. With one model an arm, these are the arms; else some widths keep something for arms
+            that come again.
+        key : optional
+            Keeps the choice until `learn(reward=..., key=key)`.
+        allowed : mask or positions, optional
+            Which arms may be shown now.
+        """
+        with self.lock:
+            if key is not None:
+                key = self.keys.new(key)
+            rows, count, names = self._round(arms, items, ids)
+            mask = None if allowed is None else allowed_arms(allowed, count)
+            self._take(rows, count, names)
+            models = self._models
+            chosen = models.choose_only(count, mask, self.epsilon) if self.frozen else models.choose(count, mask)
+            if key is not None:
+                name = () if names is None else (names[chosen],)
+                self.keys.waiting[key] = waiting_of(*self._row_of(rows, chosen), name)
+            return chosen
 
-    def _have_draws(self) -> None:
-        """Draws for the next round; a kernel has asked for them."""
-        draws = self.frame["draws"]
-        if draws > self._draws.tape.size:
-            self._draws.enlarge(2 * draws)
-            self._write_tape()
-            for model in self._models:
-                if model is not None:
-                    model.width.read(self._draws)
-        self._draws.ready(draws)
+    def learn(
+        self,
+        arms: Any = None,
+        reward: float | None = None,
+        *,
+        arm: int | None = None,
+        items: Any = None,
+        ids: Any = None,
+        key: Hashable = None,
+    ) -> None:
+        """Learn a reward: `learn(arms, reward, arm=k)`, `learn(x, reward)` of one row, or `learn(reward=..., key=key)`.
 
-    def _put_model(self, slot: int, model: Model | None) -> None:
-        """The model of a slot; its addresses go where kernels look."""
-        while len(self._models) <= slot:
-            self._models.append(None)
-        self._models[slot] = model
-        old: Any = self.frame.arrays.get("trackers")
-        if old is None or old.size <= slot:
-            for name in ("trackers", "widths"):
-                grown = np.zeros(max(16, 2 * slot + 2), dtype=np.int64)
-                grown[: 0 if old is None else old.size] = self.frame.arrays.get(name, grown[:0])
-                self.frame[name] = grown
-        for name, frame in (("trackers", model and model.tracker.frame), ("widths", model and model.width.frame)):
-            self.frame.arrays[name][slot] = frame.address if frame else 0
-        if model is not None:
-            model.width.reserve(1 if self.disjoint else self._slots.size)
-            if isinstance(model.tracker, RLS):
-                model.tracker.keep_ready()
+        Of dicts, `learn(user, reward, items=items, arm=k)`; with one model an arm, `learn(user, reward, arm=k, ids=ids)`.
+        It may come late and in any order. Nothing is changed if the reward or the row cannot be used.
+        """
+        with self.lock:
+            self._must_learn()
+            value = reward_of(reward)
+            if key is not None:
+                choice = self.keys.choice(key)
+                self._learn(row_of(choice, self.dim), 0, choice.name, value)
+                self.keys.settle(key)
+                return
+            if arms is None or (self.disjoint and (arm is None or (ids is None and items is None))):
+                example = "learn(user, reward, arm=k, ids=ids)" if self.disjoint else "learn(arms, reward, arm=k)"
+                raise InputError(f"learn needs {example}, or learn(reward=..., key=key).")
+            rows, count, names = self._round(arms, items, ids, single=arm is None)
+            if arm is None and count != 1:
+                raise InputError(f"{count} arms and one reward: say which of them it belongs to, with arm=.")
+            k = 0 if arm is None else position_of(arm, count)
+            self._learn(rows, k, () if names is None else (names[k],), value)
 
-    def _new_model(self, tracker: Tracker, slots: int) -> Model:
-        return Model(tracker, self.width.open(tracker, self._draws, slots))
+    def remember(self, key: Hashable, x: Any, name: Hashable = None) -> None:
+        """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
+        with self.lock:
+            key, names = self.keys.new(key), () if name is None and not self.disjoint else (plain_id(name),)
+            rows = self._row(x)
+            look_at(rows, "the user" if self.disjoint else "arm")
+            self.keys.waiting[key] = waiting_of(rows, 0, names)
 
-    def _room(self, arms: int) -> None:
-        """Room for the scores of so many arms."""
-        if arms > self._slots.size:
-            self._make_slots(2 * arms)
-            for model in self._models:
-                if model is not None:
-                    model.width.reserve(2 * arms)
+    def play(
+        self,
+        arms: Any,
+        rewards: Any = None,
+        *,
+        items: Any = None,
+        shown: Any = None,
+        ids: Any = None,
+        rounds: int | None = None,
+    ) -> NDArray[np.int64]:
+        """Many rounds in one compiled loop, decision by decision equal to `choose` and `learn`; returns the choices.
+
+        Parameters
+        ----------
+        arms : (rounds K, d) array or sparse matrix, or `CrossedArms`
+            Round after round; or (K, d), the same arms in every round. With `items`, or with one model an arm, the
+            users, one a round: rows, a table or a list of dicts.
+        rewards : (rounds, K), or (rounds,) with `shown`, or None
+            Of every arm; or of the arm that a log showed, which is learned where it is chosen. None: only choose.
+        shown : (rounds,) array of int, optional
+            Positions of the arms that the log showed; -1 for none of them.
+        ids : list, optional
+            The K ids of the pool.
+        rounds : int, optional
+            Where neither rewards nor ids tell.
+        """
+        with self.lock:
+            rows, count, names, first = self._many(arms, items, ids, rewards, rounds)
+            if first.size == 0:
+                return np.zeros(0, dtype=np.int64)
+            rewards, shown = rewards_of(rewards, shown, first.size, count)
+            if not self.frozen:
+                self._take_many(rows, count, names, first)
+                chosen = self._models.play(count, first.size, rewards, shown, first)
+                self._played(names)
+                return chosen
+            if rewards is not None:
+                self._must_learn()
+            rows = plain_rows(rows, self.dim)
+            rows, lines = rows if isinstance(rows, np.ndarray) else rows.tocsr(), 1 if self.disjoint else count
+            return np.array([self.choose(rows[at : at + lines], ids=names) for at in first.tolist()], dtype=np.int64)
+
+    def choose_many(
+        self, arms: Any, items: Any = None, *, ids: Any = None, rounds: int | None = None
+    ) -> NDArray[np.int64]:
+        """The choices of many rounds (for one model an arm, or with items: of many users), as `choose` makes them."""
+        return self.play(arms, items=items, ids=ids, rounds=rounds)
+
+    # -- what differs between one model and one an arm -----------------------------------------------------------
+
+    @abstractmethod
+    def pool(self, items: Any) -> Any:
+        """Items, arms or ids that are looked at once, while they last: for `choose(user, pool)`, or `choose(pool)`."""
+
+    @abstractmethod
+    def _round(self, arms: Any, items: Any, ids: Any, *, single: bool = False) -> tuple[Any, int, Any]:
+        """What a caller passed for one round, looked at: rows, how many arms there are, and their ids (or None)."""
+
+    @abstractmethod
+    def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
+        """The same for many rounds, and where the rows of each begin."""
+
+    @abstractmethod
+    def _row(self, x: Any) -> Any:
+        """One row, as a block of one."""
+
+    @abstractmethod
+    def _row_of(self, rows: Any, k: int) -> tuple[Any, int]:
+        """Rows, one of which is that of arm k, and its number among them."""
+
+    @abstractmethod
+    def _take(self, rows: Any, count: int, names: Any) -> None:
+        """Copy the rows of a round to the stage; its arms get their slots."""
+
+    @abstractmethod
+    def _take_many(self, rows: Any, count: int, names: Any, first: Any) -> None:
+        """The same for many rounds."""
+
+    def _played(self, names: Any) -> None:
+        """Many rounds are over."""
+
+    @abstractmethod
+    def _learn(self, rows: Any, k: int, name: tuple[Hashable, ...], reward: float) -> None:
+        """The reward of arm k, and perhaps its id."""
+
+    @abstractmethod
+    def _grow_models(self) -> None:
+        """There are more features: a larger stage, and larger models."""
+
+    @abstractmethod
+    def _question(self, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
+        """Stage a round without opening anything for its arms; how many these are. whole: a row for each."""
+
+    def _answered(self) -> None:
+        """A question is over."""
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def scores(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
+        """theta.x + kappa width(x) of each arm."""
+        if self.width.samples:
+            raise InputError("scores that are sampled change with every choice. Use a width that is not sampled.")
+        with self._asking() as who:
+            count = who._question(arms, items, ids)
+            who._models.choose(count, only_scores=True)
+            return who._models.scores[:count].copy()  # type: ignore[no-any-return]
+
+    def widths(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
+        """How sure the policy is of each arm, before kappa."""
+        with self._asking() as who:
+            return who._models.widths(who._question(arms, items, ids, whole=True))  # type: ignore[no-any-return]
+
+    def probabilities(
+        self, arms: Any, items: Any = None, *, ids: Any = None, allowed: Any = None
+    ) -> NDArray[np.float64]:
+        """How likely each arm is to be chosen now, if nothing but epsilon is random."""
+        with self.lock:
+            if self.epsilon < 1.0 or self.disjoint:
+                scores = self.scores(arms, items, ids=ids)
+            else:
+                rows, count, _ = self._round(arms, items, ids)
+                look_at(rows)
+                scores = np.zeros(count)
+            open_ = np.ones(scores.size, bool) if allowed is None else allowed_arms(allowed, scores.size) != 0
+            share = np.where(open_, self.epsilon / open_.sum(), 0.0)
+            share[int(np.argmax(np.where(open_, scores, -np.inf)))] += 1.0 - self.epsilon
+            return share
+
+    @contextmanager
+    def _asking(self) -> Iterator[Any]:
+        """Who answers a question: this policy, whose draws are put back; or a copy, where it would have to change."""
+        with self.lock:
+            models = self._models
+            ready = len(models) and models.draws.cursor[0] + self.frame["draws"] <= models.draws.tape.size
+            who: Policy = self if ready else copy.deepcopy(self)
+            models = who._models
+            widths = [model.width for model in models.each()] if models.need > 1 else []
+            cursor, kept = int(models.draws.cursor[0]), [width.put_aside() for width in widths]
+            try:
+                yield who
+            finally:
+                models.draws.cursor[0] = cursor
+                for width, aside in zip(widths, kept):
+                    width.put_back(aside)
+                who._answered()
 
     # -- users and items as people have them ---------------------------------------------------------------------
 
@@ -199,21 +353,17 @@ class Policy(Saveable):
     def grow(self, dim: int) -> None:
         """Take `dim` features from now on, as if there had been so many from the start; nothing learned is lost."""
         with self.lock:
-            dim, need = whole_number(dim, "dim", self.dim), self._need
+            dim = whole_number(dim, "dim", self.dim)
             if dim > self.dim:
                 held, self.tracker.held = self.tracker.held, False
                 try:
                     self.tracker.grow(dim)
                 finally:
                     self.tracker.held = held
-                self.dim, self._need = dim, self.width.draws(dim) + 1
-                self.frame["draws"] = self.frame["draws"] // need * self._need
+                self.dim = dim
+                self._models.grow(dim)
                 self.keys.grow(dim)
                 self._grow_models()
-
-    @abstractmethod
-    def _grow_models(self) -> None:
-        """There are more features: a larger stage, and larger models."""
 
     def freeze(self) -> Self:
         """A copy that chooses and never learns: what is shown to users, or what a log is asked about."""
@@ -227,223 +377,18 @@ class Policy(Saveable):
                 "this policy is frozen: it chooses and never learns. Teach the one that it is a copy of."
             )
 
-    # -- calls of kernels ----------------------------------------------------------------------------------------
-
-    def _chosen(self, count: int, *, allowed: Any = None, only_scores: bool = False) -> int:
-        """The arm of the highest score among the rows of the stage, or among those that are allowed."""
-        if self.frozen and not only_scores:
-            return self._chosen_frozen(count, allowed)
-        if allowed is not None:
-            self.frame["allowed"] = allowed
-        try:
-            while (chosen := kernels.choose.run(self.frame.address, only_scores, count)) < 0.0:
-                if chosen == -kernels.NO_DRAWS:
-                    self._have_draws()
-                else:
-                    break
-        finally:
-            if allowed is not None:
-                self.frame["allowed"] = 0
-        if chosen < 0.0:
-            raise self._fault(int(-chosen))
-        if not only_scores and (units := self.units) is not None and units.asked:
-            self._look_at_units()  # what was noted of these arms asks for other units of their features
-        return int(chosen)
-
-    def _chosen_frozen(self, count: int, allowed: Any) -> int:
-        """The same by the scores alone: what a kernel notes of the arms that it chooses from would be learning."""
-        self._chosen(count, only_scores=True)
-        open_ = np.arange(count) if allowed is None else np.flatnonzero(allowed)
-        best = chosen = int(open_[np.argmax(self._scores[open_])])
-        if self.epsilon and (u := self._draws.take(1)[0]) < self.epsilon:
-            chosen = int(open_[min(int(u / self.epsilon * open_.size), open_.size - 1)])
-        self.frame["probability"] = self.epsilon / open_.size + (1.0 - self.epsilon if chosen == best else 0.0)
-        return chosen
-
-    def _learn_row(self, row: int, slot: int, position: int) -> None:
-        """Learn one row of the stage with its reward; `position` is that of its arm in the pool, or -1."""
-        self._position[0] = position
-        while status := kernels.learn_row.run(self.frame.address, row, slot):
-            if status == NO_ROOM:
-                self._make_room(row)
-            elif status == kernels.NO_DRAWS:
-                self._have_draws()
-            elif status == ATTEND:
-                self._attend()
-                break
-            else:
-                raise self._fault(int(status))
-        if (units := self.units) is not None and units.asked:
-            self._look_at_units()
-
-    def _make_room(self, row: int) -> None:
-        model = self._models[self.frame["model"]]
-        assert model is not None
-        single = self.frame.arrays["single"] if self._stage.frame["arms"] else None
-        if single is None:
-            model.tracker.make_room(self._stage.frame, row, row + 1)
-        else:
-            model.tracker.make_room(single, 0, 1)
-
-    def _attend(self) -> None:
-        """A kernel has learned a row and asks for what it cannot do itself."""
-        model = self._models[self.frame["model"]]
-        assert model is not None
-        if self.frame["asked"] != 2:
-            model.tracker.attend()
-        if self.frame["asked"] >= 2:
-            model.width.attend()
-        self._models_changed()
-
-    def _models_changed(self) -> None:
-        """What a table of scores has of the models is no longer so."""
-        self._table.drop()
-
-    @property
-    def units(self) -> Units | None:
-        """How features are measured; None for raw units, and before the first arms."""
-        return None
-
-    def _look_at_units(self) -> None:
-        """It is time for a look: other units, and, where it is estimated, another ridge; rewrite what was learned."""
-        units, models = self.units, [model for model in self._models if model is not None]
-        assert units is not None
-        strength = self.strength
-        if strength is not None and self._first is not None and self.frame["learned"] >= 4.0:
-            sigma2 = self.frame["errors"] / self.frame["learned"] or 1.0
-            strength = next_strength(models, strength, self._first, sigma2, both=self.disjoint)
-        moved = strength is not None and strength != self.strength
-        change = units.look(strength.constant if strength is not None else None, force=moved)
-        if moved and strength is not None:
-            self.strength = strength
-            for model in models:
-                model.tracker.set_ridge(ridge(strength.ridge), rewrite=False)
-        if change is not None:
-            for model in models:
-                model.tracker.change_units(change)
-                if moved and strength is not None:
-                    model.width.set_ridge(strength.ridge)
-                model.width.change_units(change)
-        settled = [model.tracker.settle() for model in models]
-        if change is not None or any(settled):
-            self._models_changed()
-        if self._first is not None:  # the noise, as the model of all rewards sees it
-            left = units.reward_variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
-            self.frame["errors"] = max(left, 0.0) if units.reward_variation else 0.0
-
-    def _fault(self, status: int) -> Exception:
-        row = f"{self.rows_called} {self.frame['fault_row']}" if self.rows_called == "arm" else self.rows_called
-        return fault(status, row, self.dim)
-
-    def _play(self, count: int, rounds: int, rewards: Any, shown: Any, first_arm: NDArray[np.int64]) -> Any:
-        """Rounds over the rows of the stage, in one compiled loop that pauses where Python is needed."""
-        frame, chosen = self.frame, np.zeros(rounds, dtype=np.int64)
-        columns = 0 if rewards is None else rewards.size // rounds
-        frame.set(count=count, chosen=chosen, first_arm=first_arm, columns=columns, resumed=0)
-        frame["rewards"] = 0 if rewards is None else rewards
-        frame["shown"] = 0 if shown is None else shown
-        at = 0
-        try:
-            while at < rounds:
-                at = int(kernels.play(frame.address, at, rounds))
-                status = frame["status"]
-                if status == kernels.NO_DRAWS:
-                    self._have_draws()
-                elif status == NO_ROOM:
-                    self._make_room(frame["line"])
-                elif status == ATTEND:
-                    self._attend()
-                elif status == LOOK and self.units is not None and self.units.asked:
-                    self._look_at_units()
-                elif status not in (0, LOOK):
-                    raise self._fault(int(status))
-        finally:
-            self._rounds += at
-            for name in ("rewards", "shown", "chosen", "first_arm"):
-                frame[name] = 0
-                frame.arrays.pop(name, None)
-        return chosen
-
-    def choose_many(
-        self, arms: Any, items: Any = None, *, ids: Any = None, rounds: int | None = None
-    ) -> NDArray[np.int64]:
-        """The choices of many rounds (for one model an arm, or with items: of many users), as `choose` makes them."""
-        return np.asarray(self.play(arms, items=items, ids=ids, rounds=rounds))
-
-    # -- warm starts ---------------------------------------------------------------------------------------------
-
-    def _warm(self, model: Model, fill: Any, squares: NDArray[np.float64], n: int, errors: float) -> None:
-        """Let a model that has seen nothing stand where `fill(tracker)` puts it, after n rows seen elsewhere."""
-        fill(model.tracker)
-        model.width.stand_at(squares, n)
-        if isinstance(model.tracker, RLS):
-            model.tracker.keep_ready()
-        self.frame.set(errors=self.frame["errors"] + errors, learned=self.frame["learned"] + n)
-
-    # -- questions -----------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _asking(self) -> Iterator[Any]:
-        """Who answers a question: this policy, whose draws are put back; or a copy, where it would have to change."""
-        ready = self._models and self._draws.cursor[0] + self.frame["draws"] <= self._draws.tape.size
-        who: Policy = self if ready else copy.deepcopy(self)
-        widths = [model.width for model in who._models if model is not None] if self._need > 1 else []
-        cursor, kept = int(who._draws.cursor[0]), [width.put_aside() for width in widths]
-        try:
-            yield who
-        finally:
-            who._draws.cursor[0] = cursor
-            for width, aside in zip(widths, kept):
-                width.put_back(aside)
-
-    def _share(self, scores: NDArray[np.float64], allowed: Any = None) -> NDArray[np.float64]:
-        """How likely each arm is to be chosen, if nothing but epsilon is random."""
-        open_ = np.ones(scores.size, bool) if allowed is None else allowed_arms(allowed, scores.size) != 0
-        share = np.where(open_, self.epsilon / open_.sum(), 0.0)
-        share[int(np.argmax(np.where(open_, scores, -np.inf)))] += 1.0 - self.epsilon
-        return share
-
     # -- files ---------------------------------------------------------------------------------------------------
 
-    def _common(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a file keeps of what is common to all."""
-        keys, rows = self.keys.snapshot()
-        header = {
-            "class": type(self).__name__,
-            "dim": self.dim,
-            "width": {"kind": type(self.width).__name__, **self.width.settings()},
-            "weights": {"kappa": None if self.sigmas else self.kappa, "sigmas": self.sigmas, "epsilon": self.epsilon},
-            "draws": self._draws.header(),
-            "rounds": self._rounds,
-            "numbers": {name: self.frame[name] for name in NUMBERS},
-            "strength": None if self.strength is None else [*self.strength, *(self._first or self.strength)],
-            "keys": keys,
-            "features": None if self.features is None else self.features.to_header(),
-            "frozen": self.frozen,
-        }
-        return header, {"unread": self._draws.unread(), **{f"keys.{name}": array for name, array in rows.items()}}
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Header and arrays from which `from_snapshot` makes the same policy."""
+        with self.lock:
+            header, arrays = common(self, self._models)
+            self._snapshot_models(header, arrays)
+        return header, arrays
 
-    def _restore_common(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        for name in NUMBERS:
-            self.frame[name] = checked(header["numbers"][name], float)
-        self._rounds = whole(header, "rounds")
-        self.features = None if header["features"] is None else features_of(header["features"])
-        self.frozen = bool(header.get("frozen", False))
-        self.strength = self._first = None
-        if header["strength"] is not None:
-            numbers = checked(header["strength"], tuple[float, float, float, float])
-            if not min(numbers) > 0.0:
-                raise CorruptFileError(f"strengths of a prior must be positive, got {numbers}.")
-            self.strength, self._first = Strength(*numbers[:2]), Strength(*numbers[2:])
-        self.keys.restore(header["keys"], group(arrays, "keys."))
-        for choice in self.keys.waiting.values():
-            if choice.indices is None and len(choice.values) != self.dim:
-                raise DimensionError(f"a waiting choice has {len(choice.values)} features, expected {self.dim}.")
-        self._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
-        self._write_tape()
-        for model in self._models:
-            if model is not None:
-                model.width.read(self._draws)
+    @abstractmethod
+    def _snapshot_models(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Add the models to what is written down."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""

@@ -42,7 +42,7 @@ class Random(SharedPolicy):
     @property
     def any_dim(self) -> bool:
         """Whether it is the first arms that say how many features there are."""
-        return self.dim == 1 and not self._models
+        return self.dim == 1 and not len(self._models)
 
     def _features_of(self, arms: Any) -> int:
         shape: Any = getattr(as_block(arms), "shape", ()) if self.any_dim else ()

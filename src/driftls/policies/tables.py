@@ -29,6 +29,7 @@ class ScoreTable:
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
         self._shape = (0, 0, 0)
+        self._last = (0, 0, 0, 0)
 
     def fill(self, kind: int, features: int, arms: int, entries: int) -> bool:
         """Have the pool of the frame's slots in the table; False where it would be too large."""
@@ -61,12 +62,17 @@ class ScoreTable:
                 }[kind],
                 table_learned=kernels.learned,
             )
-        frame["table"] = kind
+        frame["table"], self._last = kind, (kind, features, arms, entries)
         kernels.fill(frame.address, 0, arms)
         return True
 
+    def renew(self) -> None:
+        """A model has changed, and the pool has not."""
+        if self.filled:
+            self.fill(*self._last)
+
     def drop(self) -> None:
-        """The pool or a model has changed: score arm by arm."""
+        """The pool has changed: score arm by arm."""
         if self._frame["table"]:
             self._frame["table"] = 0
 

@@ -116,7 +116,7 @@ def _bad_calls(policy: Any, layout: Layout) -> Iterator[Call]:
         (partial(policy.play, arms, [1.0], ids=ids), "shown", [[5], [0.5], ["a"], [0, 0], 0, [10**30]]),
         (partial(policy.play, arms, ids=ids), "shown", [[0]]),
         (partial(policy.play, twice, ids=ids), "rounds", [-1, 2.5, "1", 7]),
-        (partial(policy.play, rewards=table, ids=ids), "users" if policy.disjoint else "arms", matrices),
+        (partial(policy.play, rewards=table, ids=ids), "arms", matrices),
     ):
         for wrong in values:
             yield f"{call.func.__name__}, {argument}={wrong!r:.60}", partial(call, **{argument: wrong})

@@ -1,0 +1,323 @@
+"""The models of a policy, one for all arms or one an arm: what kernels read of them, and the compiled calls over them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driftls.draws import TAPE, Draws, Seed
+from driftls.inputs import fault
+from driftls.kernels import choose as kernels
+from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM
+from driftls.kernels.parts import Frame
+from driftls.kernels.records import POLICY
+from driftls.kernels.rows import first_fault
+from driftls.persistence import checked
+from driftls.policies.evidence import Strength, next_strength
+from driftls.policies.tables import ScoreTable
+from driftls.schedules import ridge
+from driftls.stage import Stage, view
+from driftls.trackers import RLS, Tracker
+from driftls.units import Units
+from driftls.width_states import WidthState
+from driftls.widths import Width
+
+FIRST_ARMS = 16
+NUMBERS = ("errors", "learned", "probability")
+LANES = 8  # arms that are scored at once: lines of a table are filled up to a multiple
+
+
+class Model(NamedTuple):
+    """A tracker and the state of its width."""
+
+    tracker: Tracker
+    width: WidthState
+
+
+class Models:
+    """The models of a policy by slot, the stage of its rows, its draws and scores; all that a kernel is given.
+
+    Parameters
+    ----------
+    dim, width, seed
+        Of the policy.
+    disjoint : bool
+        Whether every arm has a model; else slot 0 has the one of all.
+    """
+
+    def __init__(self, dim: int, width: Width, seed: Seed, *, disjoint: bool) -> None:
+        self.dim, self.width, self.disjoint = dim, width, disjoint
+        self.need = width.draws(dim) + 1  # draws of one model in one round, and one for epsilon
+        self.draws = Draws(seed, max(TAPE, 8 * self.need))
+        self.frame = Frame(POLICY)
+        self.frame["disjoint"] = disjoint
+        self._position = view(self.frame.fields["position"])
+        self._by_slot: list[Model | None] = []
+        self.table = ScoreTable(self.frame)
+        self.strength: Strength | None = None  # of the prior, where it is estimated from the data
+        self.first: Strength | None = None  # the guess with which that began
+        self.units: Units | None = None  # how features are measured; None for raw units, and before the first rows
+        self.rounds = 0
+        self.stage = Stage(dim)
+        self.read_tape()
+        self._make_slots(FIRST_ARMS)
+
+    def __len__(self) -> int:
+        return len(self._by_slot)
+
+    def __getitem__(self, slot: int) -> Model:
+        model = self._by_slot[slot]
+        assert model is not None
+        return model
+
+    def each(self) -> list[Model]:
+        """All models that are there."""
+        return [model for model in self._by_slot if model is not None]
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of the noise, as estimated; 0 before there was an error."""
+        return float(np.sqrt(self.frame["errors"] / self.frame["learned"])) if self.frame["errors"] else 0.0
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What a file keeps of the frame."""
+        return {name: self.frame[name] for name in NUMBERS}
+
+    def set_numbers(self, numbers: dict[str, Any]) -> None:
+        """What `numbers` were."""
+        self.frame.set(**{name: checked(numbers[name], float) for name in NUMBERS})
+
+    # -- memory that kernels use ---------------------------------------------------------------------------------
+
+    def read_tape(self) -> None:
+        """The tape of draws is another one."""
+        self.frame.set(**self.draws.fields())
+        for model in self.each():
+            model.width.read(self.draws)
+
+    def _make_slots(self, arms: int) -> None:
+        """Room for the scores and slots of so many arms."""
+        self.scores, self.slots = np.zeros(arms + LANES), np.full(arms, -1, dtype=np.int64)
+        self.frame.set(scores=self.scores, slots=self.slots, draws=(arms + 1 if self.disjoint else 2) * self.need)
+        if not self.disjoint:  # where slots are those of arms, not of models
+            self.stage.give_slots(self.slots)
+
+    def room(self, arms: int) -> bool:
+        """Have room for the scores of so many arms; True if slots lie elsewhere now."""
+        if arms <= self.slots.size:
+            return False
+        self._make_slots(2 * arms)
+        for model in self.each():
+            model.width.reserve(2 * arms)
+        return True
+
+    def use(self, width: Width) -> None:
+        """Models that are made from now on have this width."""
+        self.width = width
+        self._need(width.draws(self.dim) + 1)
+
+    def grow(self, dim: int) -> None:
+        """Rows have so many features from now on."""
+        self.dim = dim
+        self._need(self.width.draws(dim) + 1)
+
+    def _need(self, draws: int) -> None:
+        self.frame["draws"] = self.frame["draws"] // self.need * draws
+        self.need = draws
+
+    def take_rows(self, sparse: bool | None, constant: bool = False) -> None:
+        """Rows are dense, or sparse, from now on; None: the first ones will tell."""
+        self.stage = Stage(self.dim, constant=constant)
+        if sparse is not None:
+            self.stage.start(sparse)
+            if self.units is not None:
+                self.stage.measure(self.units.frame)
+            self.frame["arms"] = self.stage.frame
+        if not self.disjoint:  # where slots are those of arms, not of models
+            self.stage.give_slots(self.slots)
+
+    def have_draws(self) -> None:
+        """Draws for the next round; a kernel has asked for them."""
+        draws = self.frame["draws"]
+        if draws > self.draws.tape.size:
+            self.draws.enlarge(2 * draws)
+            self.read_tape()
+        self.draws.ready(draws)
+
+    def open(self, tracker: Tracker, slots: int) -> Model:
+        """A model of a tracker that has started, and of the policy's width."""
+        return Model(tracker, self.width.open(tracker, self.draws, slots))
+
+    def put(self, slot: int, model: Model) -> None:
+        """The model of a slot; its addresses go where kernels look."""
+        while len(self._by_slot) <= slot:
+            self._by_slot.append(None)
+        self._by_slot[slot] = model
+        old: Any = self.frame.arrays.get("trackers")
+        if old is None or old.size <= slot:
+            for name in ("trackers", "widths"):
+                grown = np.zeros(max(16, 2 * slot + 2), dtype=np.int64)
+                grown[: 0 if old is None else old.size] = self.frame.arrays.get(name, grown[:0])
+                self.frame[name] = grown
+        self.frame.arrays["trackers"][slot] = model.tracker.frame.address
+        self.frame.arrays["widths"][slot] = model.width.frame.address
+        model.width.reserve(1 if self.disjoint else self.slots.size)
+        if isinstance(model.tracker, RLS):
+            model.tracker.keep_ready()
+
+    def clear(self) -> None:
+        """There is no model any more, and rows of either kind may come."""
+        self._by_slot.clear()
+        self.units = None
+        self.take_rows(None)
+
+    # -- calls of kernels ----------------------------------------------------------------------------------------
+
+    def look_at(self, features: int, count: int) -> None:
+        """Refuse rows of the stage that no kernel should read."""
+        if code := int(first_fault(self.stage.frame.address, features, count)):
+            self.frame["fault_row"] = code // 8 - 1
+            raise self.fault(code % 8)
+
+    def choose(self, count: int, allowed: Any = None, *, only_scores: bool = False) -> int:
+        """The arm of the highest score among the rows of the stage, or among those that are allowed."""
+        if allowed is not None:
+            self.frame["allowed"] = allowed
+        try:
+            while (chosen := kernels.choose.run(self.frame.address, only_scores, count)) == -kernels.NO_DRAWS:
+                self.have_draws()
+        finally:
+            if allowed is not None:
+                self.frame["allowed"] = 0
+        if chosen < 0.0:
+            raise self.fault(int(-chosen))
+        if only_scores:
+            return 0
+        self.rounds += 1
+        if self.units is not None and self.units.asked:
+            self._look()  # what was noted of these arms asks for other units of their features
+        return int(chosen)
+
+    def choose_only(self, count: int, allowed: Any, epsilon: float) -> int:
+        """The same by the scores alone: what a kernel notes of the arms that it chooses from would be learning."""
+        self.choose(count, only_scores=True)
+        self.rounds += 1
+        open_ = np.arange(count) if allowed is None else np.flatnonzero(allowed)
+        best = chosen = int(open_[np.argmax(self.scores[open_])])
+        if epsilon and (u := self.draws.take(1)[0]) < epsilon:
+            chosen = int(open_[min(int(u / epsilon * open_.size), open_.size - 1)])
+        self.frame["probability"] = epsilon / open_.size + (1.0 - epsilon if chosen == best else 0.0)
+        return chosen
+
+    def widths(self, count: int) -> NDArray[np.float64]:
+        """The widths of the rows of the stage."""
+        if (code := kernels.widths(self.frame.address, 0, count)) < 0.0:
+            raise self.fault(int(-code))
+        return np.sqrt(np.maximum(self.scores[:count], 0.0))
+
+    def learn(self, row: int, slot: int, position: int, reward: float) -> None:
+        """Learn one row of the stage with its reward; `position` is that of its arm in the pool, or -1."""
+        self.stage.reward[row] = reward
+        self._position[0] = position
+        while status := kernels.learn_row.run(self.frame.address, row, slot):
+            if status == NO_ROOM:
+                self._make_room(row)
+            elif status == kernels.NO_DRAWS:
+                self.have_draws()
+            elif status == ATTEND:
+                self._attend()
+                break
+            else:
+                raise self.fault(int(status))
+        if self.units is not None and self.units.asked:
+            self._look()
+
+    def play(
+        self, count: int, rounds: int, rewards: Any, shown: Any, first_arm: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Rounds over the rows of the stage, in one compiled loop that pauses where Python is needed."""
+        frame, chosen = self.frame, np.zeros(rounds, dtype=np.int64)
+        columns = 0 if rewards is None else rewards.size // rounds
+        frame.set(count=count, chosen=chosen, first_arm=first_arm, columns=columns, resumed=0)
+        frame["rewards"] = 0 if rewards is None else rewards
+        frame["shown"] = 0 if shown is None else shown
+        at = 0
+        try:
+            while at < rounds:
+                at = int(kernels.play(frame.address, at, rounds))
+                status = frame["status"]
+                if status == kernels.NO_DRAWS:
+                    self.have_draws()
+                elif status == NO_ROOM:
+                    self._make_room(frame["line"])
+                elif status == ATTEND:
+                    self._attend()
+                elif status == LOOK and self.units is not None and self.units.asked:
+                    self._look()
+                elif status not in (0, LOOK):
+                    raise self.fault(int(status))
+        finally:
+            self.rounds += at
+            for name in ("rewards", "shown", "chosen", "first_arm"):
+                frame[name] = 0
+                frame.arrays.pop(name, None)
+        return chosen
+
+    def fault(self, status: int) -> Exception:
+        """The error behind a kernel's status."""
+        return fault(status, "the user" if self.disjoint else f"arm {self.frame['fault_row']}", self.dim)
+
+    # -- what kernels ask for ------------------------------------------------------------------------------------
+
+    def _make_room(self, row: int) -> None:
+        tracker = self[self.frame["model"]].tracker
+        if self.stage.frame["arms"]:  # a crossed arm, whose row was written out
+            tracker.make_room(self.frame.arrays["single"], 0, 1)
+        else:
+            tracker.make_room(self.stage.frame, row, row + 1)
+
+    def _attend(self) -> None:
+        """A kernel has learned a row and asks for what it cannot do itself."""
+        model = self[self.frame["model"]]
+        if self.frame["asked"] != 2:
+            model.tracker.attend()
+        if self.frame["asked"] >= 2:
+            model.width.attend()
+        self.table.renew()
+
+    def _look(self) -> None:
+        """It is time for a look: other units, and, where it is estimated, another ridge; rewrite what was learned."""
+        units, models, strength = self.units, self.each(), self.strength
+        assert units is not None
+        if strength is not None and self.first is not None and self.frame["learned"] >= 4.0:
+            sigma2 = self.frame["errors"] / self.frame["learned"] or 1.0
+            strength = next_strength(models, strength, self.first, sigma2, both=self.disjoint)
+        moved = strength is not None and strength != self.strength
+        change = units.look(strength.constant if strength is not None else None, force=moved)
+        if moved and strength is not None:
+            self.strength = strength
+            for model in models:
+                model.tracker.set_ridge(ridge(strength.ridge), rewrite=False)
+        if change is not None:
+            for model in models:
+                model.tracker.change_units(change)
+                if moved and strength is not None:
+                    model.width.set_ridge(strength.ridge)
+                model.width.change_units(change)
+        settled = [model.tracker.settle() for model in models]
+        if change is not None or any(settled):
+            self.table.renew()
+        if self.first is not None:  # the noise, as the model of all rewards sees it
+            left = units.reward_variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
+            self.frame["errors"] = max(left, 0.0) if units.reward_variation else 0.0
+
+    def warm(self, model: Model, fill: Any, squares: NDArray[np.float64], n: int, errors: float) -> None:
+        """Let a model that has seen nothing stand where `fill(tracker)` puts it, after n rows seen elsewhere."""
+        fill(model.tracker)
+        model.width.stand_at(squares, n)
+        if isinstance(model.tracker, RLS):
+            model.tracker.keep_ready()
+        self.frame.set(errors=self.frame["errors"] + errors, learned=self.frame["learned"] + n)
