@@ -111,9 +111,9 @@ def day(options: Options) -> Table:
     lines, seeds = (1000 if options.quick else LINES), range(options.count(100, 4))
     if options.tune:
         return _tuned(lines)
-    blocks, names = _first(20_000 if options.quick else 300_000), list(POLICIES)
+    blocks, names = _first(20_000 if options.quick else DAY), list(POLICIES)
     us: dict[str, float] = dict.fromkeys(names, np.inf)
-    for _ in range(1 + 3):  # one more: which may compile
+    for _ in range(1 + 2):  # one more: which may compile
         for name in names:
             tell(f"timing {name}")
             us[name] = min(us[name], 1e6 * _replayed(POLICIES[name], blocks) / sum(map(len, blocks)))

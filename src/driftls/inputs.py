@@ -47,7 +47,9 @@ class Rows(NamedTuple):
 
     def tocsr(self) -> sp.csr_array:
         """The same as a SciPy matrix."""
-        return sp.csr_array((self.values, self.indices, self.start), shape=self.shape)
+        start = np.asarray(self.start)  # with indices of another type SciPy would make all of them longer
+        start = start.astype(INDEX) if start.size and start[-1] <= np.iinfo(INDEX).max else start
+        return sp.csr_array((self.values, self.indices, start), shape=self.shape)
 
 
 def as_numbers(values: Any, expected: str) -> NDArray[Any]:

@@ -198,6 +198,17 @@ def _forget(span: tuple[int, int], _reference: Any) -> None:
 _FRAMES: weakref.WeakValueDictionary[int, Frame] = weakref.WeakValueDictionary()
 
 
+class _Fields(dict[str, Any]):
+    """Views of a record's fields, made when first asked for."""
+
+    def __init__(self, memory: NDArray[Any]) -> None:
+        self._memory = memory
+
+    def __missing__(self, name: str) -> Any:
+        field = self[name] = self._memory[name]
+        return field
+
+
 class Frame:
     """A record and the arrays whose addresses are in it; its memory never moves, and only its owner writes to it.
 
@@ -208,8 +219,8 @@ class Frame:
         self.memory = np.zeros(1, dtype) if memory is None else memory
         self.arrays: dict[str, Any] = {}
         self.address = int(self.memory.ctypes.data)  # __array_interface__ would describe every field first
-        self.fields = {name: self.memory[name] for name in dtype.names or ()}
-        if "address" in self.fields:
+        self.fields = _Fields(self.memory)
+        if "address" in (dtype.names or ()):
             self.fields["address"][0] = self.address
         if INTERPRET:
             _FRAMES[self.address] = self

@@ -199,9 +199,13 @@ class DisjointLinUCB(Policy):
         self._offer(names)
 
     def _take_many(self, rows: Any, count: int, names: Any, first: Any) -> None:
-        look_at(rows, "the user")
-        self._start(not isinstance(rows, np.ndarray), count)
-        self._models.stage.take(rows)
+        stage = self._models.stage
+        if stage.sparse is None:
+            look_at(rows, "the user")
+            self._start(not isinstance(rows, np.ndarray), count)
+            stage = self._models.stage
+        stage.take(rows)
+        self._models.look_at(stage.inner, first.size)
         self._offer(names)
         if not self._models.table.filled and first.size * 256 >= PAYS_AFTER * self.dim:
             self._fill_table()
