@@ -58,6 +58,9 @@ def start(options: Options) -> Table:
     for name in COLD:
         found = [_cold((SOURCE,), name)[0] for _ in range(options.count(3, 1))]
         rows.append([name, *map(min, zip(*found))])
+    with tempfile.TemporaryDirectory(prefix="driftls-cold-") as cache:
+        tell("warmup")
+        rows.append(["driftls warmup, all parts", *(_seconds(SOURCE, WARMUP, "warmup", cache=cache) for _ in range(2))])
     return Table(rows, "`choose` and `learn` of policies; imports included.")
 
 

@@ -21,7 +21,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -508,6 +508,32 @@ def run(rooms: list[str], first: int, sequences: int = BATCH) -> tuple[Counter[s
     return Counter(result["count"]), result["found"]
 
 
+def threads(seconds: float, seed: int) -> int:
+    """Four threads, any mix of calls, on every tracker and policy in turn, against the order in which they had the lock."""
+    import cases
+    import policy_cases
+    from driftls.testing import policies, trackers
+
+    warnings.simplefilter("ignore")
+    turns = "threads_take_turns"
+    jobs = [(trackers.COMMON[turns], cases.name(case), partial(cases.make, case)) for case in cases.CASES]
+    jobs += [(policies.COMMON[turns], name, make) for name, make in policy_cases.CASES.items()]
+    end, calls, found = time.monotonic() + seconds, 0, 0
+    while time.monotonic() < end:
+        for check, name, make in jobs:
+            try:
+                check(make, workers=4, calls=25, seed=seed)
+            except Exception as error:
+                found += 1
+                print(f"{name}, seed {seed}: {type(error).__name__}: {error}", flush=True)
+            calls += 4 * 4 * 25  # two layouts, mixed and alike
+            if time.monotonic() >= end:
+                break
+        seed += 1
+    print(f"{calls:,} calls from four threads in {seconds:g} s, {found} differences from an order of calls")
+    return 1 if found else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--room", nargs="+", choices=list(ROOMS), default=list(ROOMS))
@@ -517,7 +543,10 @@ def main() -> int:
     parser.add_argument(
         "--sequences", type=int, default=0, help="run so many here, instead of batches for some minutes"
     )
+    parser.add_argument("--threads", type=float, default=0.0, help="so many seconds of calls from four threads instead")
     chosen = parser.parse_args()
+    if chosen.threads:
+        return threads(chosen.threads, chosen.seed)
     if chosen.sequences:
         batch(chosen.room, chosen.seed, chosen.sequences)
         return 0

@@ -162,7 +162,7 @@ def hasty_threads() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
-def threads_take_turns(life: Life, make: Make, workers: int = 4, calls: int = 12) -> None:
+def threads_take_turns(life: Life, make: Make, workers: int = 4, calls: int = 12, seed: int = 0) -> None:
     """Any mix of calls from several threads equals some order of them: that in which they had the lock.
 
     And calls that are all alike, from threads that nobody holds back: each of them counts once.
@@ -177,7 +177,7 @@ def threads_take_turns(life: Life, make: Make, workers: int = 4, calls: int = 12
             def work(
                 worker: int, thing: Any = thing, layout: Any = layout, mixed: bool = mixed, log: Any = log
             ) -> None:
-                for number in np.random.default_rng(worker).integers(0, 1000, calls).tolist():
+                for number in np.random.default_rng([seed, worker]).integers(0, 1000, calls).tolist():
                     with thing.lock if mixed else nullcontext():  # so that the order is known; calls take it again
                         log.append((number if mixed else 1, life.act(thing, number if mixed else 1, layout)))
                     life.look(thing, number, layout)
