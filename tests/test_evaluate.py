@@ -140,3 +140,13 @@ def test_what_cannot_be_evaluated_is_told(arguments: tuple[Any, ...], said: str)
 def test_a_block_has_at_least_a_row() -> None:
     with pytest.raises(SettingsError, match="rows of a block must be a whole number"):
         evaluate(RLS(2, **RAW), np.ones((2, 2)), np.ones(2), block=0)
+
+
+def test_tables_with_text_are_told_to_become_features():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"city": ["Oslo", "Rome"], "age": [31, 40]})
+    for X in (table, table[["city"]], table.to_dict("records")):
+        with pytest.raises(InputError, match=r"of real numbers, got .* Features\(dim=2\*\*18\) makes rows of"):
+            evaluate(RLS(2), X, [1.0, 2.0])
+    numbers = table.assign(city=[True, False])
+    assert evaluate(RLS(2), numbers, [1.0, 2.0]).rows == 2

@@ -270,6 +270,19 @@ def test_files_of_a_log_are_read_by_the_features_of_the_policy(days, make, disjo
     np.testing.assert_allclose(own.theta, exact.theta, rtol=0, atol=1e-9 * np.abs(exact.theta).max())
 
 
+@pytest.mark.parametrize("make", [Features, lambda: UserArmCrosses(136, articles=9)], ids=["vocabulary", "articles"])
+def test_files_that_cannot_all_be_read_leave_policy_and_features_as_they_were(days, tmp_path, make):
+    features, path = make(), str(logs.read(days).paths[0])
+    policy = LinUCB(tracker=RLS(features.dim, **RAW), features=features, seed=0)
+    before, dim = features.to_header(), policy.dim
+    wrong = tmp_path / "wrong"
+    wrong.write_text("no line of a log\n")
+    with pytest.raises(InputError):
+        fit(policy, [path, str(wrong)], workers=1)
+    assert policy.features is features
+    assert (features.to_header(), policy.dim) == (before, dim)
+
+
 def test_files_of_a_log_need_features():
     with pytest.raises(SettingsError, match="needs `read`, or a policy that was built with features="):
         fit(paper.linucb(DIM), ["day.parquet"], workers=1)

@@ -19,7 +19,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftls.errors import FileFormatError, InputError, MissingNumberWarning, NewerFileError, SettingsError
+from driftls.errors import (
+    ColumnWarning,
+    FileFormatError,
+    InputError,
+    MissingNumberWarning,
+    NewerFileError,
+    SettingsError,
+)
 from driftls.features import Features, Rows, from_header, is_records
 from driftls.features import records as module
 from driftls.logs import Block, synthetic_day
@@ -333,6 +340,7 @@ def test_equal_numbers_are_one_category():
 # -- events of logs ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::driftls.errors.ColumnWarning")  # settings of other tests, too
 @each
 def test_an_event_is_a_user_with_numbered_columns_and_items_with_ids(make):
     block = next(synthetic_day(lines=40, seed=3).blocks())
@@ -465,3 +473,52 @@ def test_a_category_that_is_missing_is_counted_and_no_cause_for_a_warning() -> N
 def test_rows_of_what_is_no_block_say_what_makes_rows_of_dicts():
     with pytest.raises(InputError, match=r"block of a log, got list\. Of dicts: table\(X\)"):
         Features().rows([{"age": 31}])
+
+
+# -- what is said of settings ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [None, 64])
+def test_columns_that_are_named_and_never_come_are_said_once_with_those_that_did(dim):
+    features = Features(dim, cross=[("town", "colour"), ("*", "id")], categories=["zip"])
+    user, items = {"city": "Oslo", "age": 31}, [{"id": 1, "colour": "red"}, {"id": 2, "colour": "blue"}]
+    for _ in range(499):
+        features.arms(user, items)
+    with pytest.warns(ColumnWarning) as told:
+        features.arms(user, items)
+    assert sorted(str(one.message) for one in told) == [
+        "categories: no record had a column zip; there were city, age, id, colour. Check the names.",
+        "cross, of users: no record had a column town; there were city, age. Check the names.",
+    ]
+    for _ in range(500):
+        features.arms(user, items)
+
+
+def test_columns_that_come_are_no_cause_for_a_warning():
+    features = Features(cross=[("city", "colour")], categories=["zip"])
+    features.rounds([{"city": "Oslo", "zip": 1}] * 1000, [{"colour": "red"}])
+
+
+def test_a_warning_that_is_an_error_leaves_no_record_half_counted():
+    features = Features()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(MissingNumberWarning):
+            features.user({"age": None, "height": float("nan"), "city": "Oslo"})
+        features.user({"age": 31, "height": 1.8, "city": "Oslo"})
+    assert features.missing == {"age": 1, "height": 1, "city": 0}
+
+
+def test_rows_of_pandas_are_users_and_items():
+    pd = pytest.importorskip("pandas")
+    users, items = pd.DataFrame([{"age": 31, "city": "Oslo"}]), pd.DataFrame([{"id": 1, "size": 2.0}, {"id": 2}])
+    one, other = Features(cross="all"), Features(cross="all")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingNumberWarning)
+        rows = [row for _, row in items.astype({"id": object}).iterrows()]
+        got = one.arms(users.iloc[0], rows).tocsr()
+        expected = other.arms(users.iloc[0].to_dict(), [row.to_dict() for row in rows]).tocsr()
+    assert one.names == other.names
+    assert (got != expected).nnz == 0
+    rows[1]["size"] = 3.0  # changed in place: seen
+    assert one.arms(users.iloc[0], rows).tocsr()[1].sum() != got[1].sum()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 
 __all__ = [
-    "ConditioningWarning", "CorruptFileError", "DimensionError", "DivergenceError", "DriftlsError", "FileFormatError",
-    "InputError", "LearningWarning", "LogFormatError", "MissingExtraError", "MissingFileError",
+    "ColumnWarning", "ConditioningWarning", "CorruptFileError", "DimensionError", "DivergenceError", "DriftlsError",
+    "FileFormatError", "InputError", "LearningWarning", "LogFormatError", "MissingExtraError", "MissingFileError",
     "MissingNumberWarning", "NewerFileError", "OlderFileError", "SettingsError", "StorageError", "TruncatedFileError",
     "missing_extra", "storage_error",
 ]  # fmt: skip
@@ -73,6 +73,10 @@ class MissingExtraError(DriftlsError, ImportError):
 
 class ConditioningWarning(UserWarning):
     """An exact tracker left its fast route because rounding errors had grown too large."""
+
+
+class ColumnWarning(UserWarning):
+    """Features were told of a column that no record has."""
 
 
 class MissingNumberWarning(UserWarning):

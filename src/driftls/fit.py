@@ -133,20 +133,19 @@ def fit(
     >>> found.rows, found.policy.theta.round(2)
     (2000, array([1., 2., 3.]))
     """
-    _check(policy)
-    by_id = isinstance(policy, DisjointLinUCB)
+    _check(policy, policy.dim)
+    by_id, dim, known = isinstance(policy, DisjointLinUCB), policy.dim, policy.features
     where: dict[str, Any] = {"workers": workers, "cluster": cluster}
     if read is None:
-        if policy.features is None:
+        if known is None:
             raise SettingsError("fit needs `read`, or a policy that was built with features=, for files of a log.")
-        features = policy.features = with_articles(policy.features, shards, disjoint=by_id, **where)
-        if features.grows:
-            policy.grow(max(features.dim, policy.dim))
-            _check(policy)
-        read = partial(shown_rows, features=features, disjoint=by_id)
+        known = with_articles(known, shards, disjoint=by_id, **where)
+        dim = max(known.dim, dim) if known.grows else dim
+        _check(policy, dim)
+        read = partial(shown_rows, features=known, disjoint=by_id)
     history = policy.tracker.history
     room = history.capacity if isinstance(history, Reservoir) else None
-    work = partial(_sums, read=read, dim=policy.dim, room=room, by_id=by_id, seed=seed)
+    work = partial(_sums, read=read, dim=dim, room=room, by_id=by_id, seed=seed)
     total: dict[Any, Sums] = {}
     numbered = parallel.parallel_map(work, list(enumerate(shards)), **where)
     for of_shard in parallel.in_order(numbered):
@@ -159,6 +158,9 @@ def fit(
             progress(sum(sums.n for sums in of_shard.values()))
     if not total:
         raise SettingsError("there is nothing to fit: the shards hold no rows. Check the path.")
+    if policy.features is not None and known is not None:  # now that every shard was read
+        policy.features.follow(known.to_header())
+    policy.grow(dim)
     for name, sums in total.items():
         fill, errors = _solution(policy.tracker, sums)
         of_rows: dict[str, Any] = {"sparse": sums.sparse, "squares": np.diag(sums.A), "n": sums.n, "errors": errors}
@@ -169,7 +171,7 @@ def fit(
     return Fit(policy, sum(sums.n for sums in total.values()))
 
 
-def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
+def _check(policy: SharedPolicy | DisjointLinUCB, dim: int) -> None:
     tracker, width = policy.tracker, policy.width
     sums = isinstance(width, DiagonalWidth) or (isinstance(width, PhiWidth) and width.method == "regularised")
     if len(tracker) or getattr(policy, "_auto", False):
@@ -190,9 +192,9 @@ def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
     keeps = History if isinstance(tracker, RLS | CD) else Reservoir  # the plain History keeps no rows
     if not isinstance(tracker, RLS | CD | SAGA) or type(tracker.history) is not keeps:
         raise SettingsError(f"fit needs RLS, CD, or SAGA with history=Reservoir(capacity), got {tracker!r}.")
-    if tracker.dim > MOST_FEATURES:
+    if dim > MOST_FEATURES:
         raise SettingsError(
-            f"fit takes sums of size d^2, so at most {MOST_FEATURES:,} features, got {tracker.dim:,}. Use hashed "
+            f"fit takes sums of size d^2, so at most {MOST_FEATURES:,} features, got {dim:,}. Use hashed "
             "features of a smaller width, or learn block after block: policy.tracker.partial_fit(X, y)."
         )
 
@@ -211,8 +213,9 @@ def shown_rows(
 
 
 def with_articles(features: FeatureMap, paths: Sequence[str], *, disjoint: bool = False, **where: Any) -> FeatureMap:
-    """Features that know every article or name of the log, so that all shards number them alike; others as they are."""
+    """A copy that knows every article or name of the log, so that all shards number them alike; others as they are."""
     if features.grows:
+        features = from_header(features.to_header())
         for path in paths:
             for _ in shown_rows(path, features, disjoint=disjoint):
                 pass

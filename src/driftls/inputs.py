@@ -63,17 +63,15 @@ def as_numbers(values: Any, expected: str) -> NDArray[Any]:
                 raise TypeError
             array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(
-            f"{expected} of real numbers, got {_called(values)}."
-            + (
-                " Features(dim=2**18) makes rows of dicts: user(x) of one, table(X) of many."
-                if isinstance(values[0] if isinstance(values, list) and values else values, dict)
-                else ""
-            )
-        ) from None
+        raise InputError(f"{expected} of real numbers, got {_called(values)}.{_advice(values)}") from None
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{expected} of real numbers, got {_called(values)} of {array.dtype}.")
+        raise InputError(f"{expected} of real numbers, got {_called(values)} of {array.dtype}.{_advice(values)}")
     return array
+
+
+def _advice(values: Any) -> str:
+    named = isinstance(values[0] if isinstance(values, list) and values else values, dict) or hasattr(values, "columns")
+    return " Features(dim=2**18) makes rows of dicts and of text: user(x) of one, table(X) of many." if named else ""
 
 
 def _called(values: Any) -> str:

@@ -228,21 +228,18 @@ class _Model:
         for begin in range(0, len(block), most):
             part = block.part(begin, min(begin + most, len(block)))
             lines, sizes = self._fold(line + begin, len(part)), np.diff(part.truth_start)
-            fold, own = np.repeat(lines, sizes), np.empty(sizes.sum())
+            fold, own = np.repeat(lines, sizes), np.zeros(sizes.sum())
             if self.disjoint:  # every candidate has the row of its visitor, and a model of its own
                 rows, row = self.features.users(part), np.repeat(np.arange(len(part)), sizes)
-                names, arm = np.unique(part.pool_ids, return_inverse=True)
-                arm = arm[part.candidates]
+                arm = part.pool_ids[part.candidates]
             else:
-                rows, row = self.features.rows(part), np.arange(len(fold))
-                names, arm = np.zeros(1, np.int64), np.zeros(len(fold), np.int64)
-            for k, trackers in enumerate(self._trackers):
-                thetas = np.zeros((rows.shape[1], len(names)))
-                for column, name in enumerate(names.tolist()):
-                    if name in trackers:
-                        theta = trackers[name].theta
-                        thetas[: len(theta), column] = theta
-                own[fold == k] = (rows @ thetas)[row[fold == k], arm[fold == k]]
+                rows, row, arm = self.features.rows(part), np.arange(len(fold)), np.zeros(len(fold), np.int64)
+            for name in np.unique(arm).tolist():
+                for k, trackers in enumerate(self._trackers):
+                    at = np.flatnonzero((arm == name) & (fold == k))
+                    if at.size and name in trackers:
+                        trackers[name].grow(max(rows.shape[1], trackers[name].dim))
+                        own[at] = trackers[name].predict(rows[row[at]])
             found.append(own)
         return np.concatenate(found) + (self.mean or 0.0)
 

@@ -18,6 +18,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from queue import Empty
 from time import sleep
 from typing import Any, Generic, Literal, TypeVar
 
@@ -111,7 +112,7 @@ def _in_processes(function: Callable[[Job], Result], jobs: Sequence[Job], count:
             done = wait(running, timeout=PULSE, return_when=FIRST_COMPLETED).done
             if not done and any(not process.is_alive() for process in list(pool._processes.values())):
                 # what is handed over just when a worker dies can be lost without a word: all of it is done again
-                pool.shutdown(wait=False, kill_workers=True)
+                _end(pool)
                 done = set(running)
             for future in done:
                 number, error = running.pop(future), future.exception() if future.done() else BrokenProcessPool()
@@ -128,7 +129,15 @@ def _in_processes(function: Callable[[Job], Result], jobs: Sequence[Job], count:
                 yield number, future.result()
     finally:
         if running and pool is not None:  # left early, for an error or Ctrl-C: nobody wants what is under way
-            pool.shutdown(wait=True, kill_workers=True)
+            _end(pool, wait=True)
+
+
+def _end(pool: Any, wait: bool = False) -> None:
+    """Kill the workers. What was not handed out yet goes first: loky's thread would look for it in vain, and say so."""
+    with suppress(Empty):
+        while True:
+            pool._work_ids.get_nowait()
+    pool.shutdown(wait=wait, kill_workers=True)
 
 
 def _on_cluster(function: Callable[[Job], Result], jobs: Sequence[Job], address: str) -> Iterator[tuple[int, Result]]:

@@ -58,5 +58,5 @@ def reproduce(
         typer.echo(f"{finding.question}\n  {finding.text}")
     typer.echo()
     for claim in (claim for section in page.sections for claim in section.claims):
-        typer.echo(f"{report.MARKS[claim.verdict]:<16} {claim.claim}")
+        typer.echo(f"{report.MARKS[claim.verdict]:<19} {claim.claim}")
     typer.echo(f"\nNext: open {files[0]}")

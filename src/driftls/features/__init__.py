@@ -29,8 +29,8 @@ KINDS = ("Features", "OuterProduct", "UserOnly", "UserArmCrosses", "Hashed")
 
 def from_header(header: dict[str, Any]) -> FeatureMap:
     """The features that `to_header` wrote down."""
-    settings = dict(header)
-    kind, version, names = settings.pop("features", None), settings.pop("version", 0), settings.pop("names", ())
+    settings = {name: value for name, value in header.items() if name not in ("features", "version", "names", "ids")}
+    kind, version = header.get("features"), header.get("version", 0)
     if version == 1:
         raise FileFormatError(
             "these features are of driftls 0.1, which made and hashed them otherwise. Learn them anew."
@@ -39,11 +39,8 @@ def from_header(header: dict[str, Any]) -> FeatureMap:
         raise FileFormatError(f"expected a header of features, one of {', '.join(KINDS)}, got {kind!r}.")
     if version > VERSION:
         raise NewerFileError(f"features of version {version}, but this driftls reads up to {VERSION}. Install a newer.")
-    if kind == "Features":
-        from driftls.features.records import Features
-
-        return Features(**settings)._with_names(names)
-    made: FeatureMap = import_module("driftls.features.events").from_settings(kind, settings)
+    made: FeatureMap = __getattr__(kind)(**settings)
+    made.follow(header)
     return made
 
 

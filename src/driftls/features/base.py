@@ -26,6 +26,10 @@ class FeatureMap(ABC):
     def rows(self, block: Any) -> Any:
         """The arms of all lines of a block; those of line i from ``block.truth_start[i]`` on."""
 
+    def follow(self, header: dict[str, Any]) -> None:
+        """Take over the names of a copy, by its header: each has the index that it has there."""
+        return  # most have none
+
     @abstractmethod
     def _settings(self) -> dict[str, Any]: ...
 

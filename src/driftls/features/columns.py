@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -10,7 +9,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import FileFormatError, InputError, MissingNumberWarning, SettingsError
+from driftls.errors import ColumnWarning, FileFormatError, InputError, MissingNumberWarning, SettingsError
 from driftls.kernels import features as kernels
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import FEATURES
@@ -33,9 +32,36 @@ class Coded(NamedTuple):
     def __len__(self) -> int:
         return len(self.start) - 1
 
+    def fields(self, of: str) -> dict[str, Any]:
+        """What a kernel reads of them, by the names that its record has."""
+        return {f"{of}_{name}": array for name, array in self._asdict().items()}
+
     def longest(self) -> int:
         """The most names of a record."""
         return int(np.diff(self.start).max(initial=0))
+
+
+class Collisions(NamedTuple):
+    """names: how many there are; measured: the share that has its index with another; expected: what chance gives."""
+
+    names: int
+    measured: float
+    expected: float
+
+
+class Pool:
+    """Items as codes, looked up once; made by `Features.pool`."""
+
+    def __init__(self, items: Coded, owner: Any) -> None:
+        self.items, self.owner = items, owner  # a token of the features that know the codes
+        self.longest, self.most = items.longest(), len(items.code) + len(items)
+        self.fields = {**items.fields("item"), "items": np.arange(len(items), dtype=np.int64)}
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+NOBODY = Pool(Coded(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0)), None)
 
 
 def mixed_bits(keys: Any) -> NDArray[np.uint64]:
@@ -141,8 +167,15 @@ class Column:
 class Space:
     """The columns of users, or those of items."""
 
-    def __init__(self, prefix: str, code: Callable[[str], int], groups: Mapping[str, int], categories: Collection[str]):
-        self.prefix, self._code, self._groups, self._categories = prefix, code, groups, categories
+    def __init__(
+        self,
+        prefix: str,
+        code: Callable[[str], int],
+        groups: Mapping[str, int],
+        categories: Collection[str],
+        untold: list[Warning],
+    ) -> None:
+        self.prefix, self._code, self._groups, self._categories, self._untold = prefix, code, groups, categories, untold
         self.columns: dict[Any, Column] = {}
         self.records = 0
         self.names = 0
@@ -180,7 +213,9 @@ class Space:
     def add(self, record: Any, codes: list[int], values: list[float]) -> None:
         """Append the codes and values of a record."""
         if type(record) is not dict and not isinstance(record, Mapping):
-            record = {"id": _id_of(record)}
+            row = as_record(record)
+            self.plain &= row is None
+            record = {"id": _id_of(record)} if row is None else row
         columns = self.columns
         self.records += 1
         for name, value in record.items():
@@ -222,15 +257,14 @@ class Space:
         return several or bool(found)
 
     def tell_missing(self, column: Column) -> None:
-        """Say once that a number is missing: what is left out is 0, which for a number is a value as any other."""
+        """Note once that a number is missing: what is left out is 0, which for a number is a value as any other."""
         if not self.told:
             self.told = True
-            warnings.warn(
-                f"column {column.name!r}: a number is missing, and is left out, which counts as 0. Fill it in, or say it "
-                "in a column of its own; features.missing counts such records, of every column.",
-                MissingNumberWarning,
-                stacklevel=5,
+            told = (
+                f"column {column.name!r}: a number is missing, and is left out, which counts as 0. Fill it in, or say "
             )
+            told += "it in a column of its own; features.missing counts such records, of every column."
+            self._untold.append(MissingNumberWarning(told))
 
     def coded(self, records: Iterable[Any]) -> Coded:
         """Records, one after the other."""
@@ -264,6 +298,13 @@ def scalar(value: Any, column: Column) -> tuple[str | None, float] | None:
     if not -LARGEST < value < LARGEST:
         raise InputError(f"column {column.name!r}: a number must be finite (and below 1e75), got {value!r}.")
     return None, float(value)
+
+
+def as_record(x: Any) -> Mapping[Any, Any] | None:
+    """A dict, or what is like one: a row of a pandas table; None if it is neither."""
+    if isinstance(x, Mapping):
+        return x
+    return x.to_dict() if hasattr(x, "to_dict") and hasattr(x, "index") else None
 
 
 def text_of(number: float) -> str:
@@ -320,3 +361,18 @@ def grouped(cross: tuple[tuple[str, str], ...]) -> tuple[list[dict[str, int]], A
         at = [slice(None) if name == "*" else groups[side][name] for side, name in enumerate((one, other))]
         crossed[tuple(at)] = 1
     return groups, crossed
+
+
+def never_seen(cross: Any, categories: Any, users: list[str], items: list[str]) -> list[Warning]:
+    """What is to be said of settings that name columns which no record had; given are those that there were."""
+    named = [
+        ("cross, of users", {one for one, _ in cross}, users),
+        ("cross, of items", {two for _, two in cross}, items),
+    ]
+    found: list[Warning] = []
+    for setting, columns, seen in [*named, ("categories", set(categories), users + items)]:
+        if never := sorted(columns.difference(seen, "*")):
+            listed = ", ".join([*seen[:20], "..."] if len(seen) > 20 else seen) or "none"
+            told = f"{setting}: no record had a column {', '.join(never)}; there were {listed}. Check the names."
+            found.append(ColumnWarning(told))
+    return found

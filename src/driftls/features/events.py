@@ -179,6 +179,10 @@ class UserArmCrosses(EventFeatures):
         column = users.indices[entry] + np.repeat(users.dim * at, length)
         return _csr(users.values[entry], column, start[:: 1 + self.shared], self.dim)
 
+    def follow(self, header: dict[str, Any]) -> None:
+        """Take over the articles of a copy, in the order of their blocks."""
+        self.numbers(np.array(header.get("ids", []), np.int64), most=self.articles)
+
     def to_header(self) -> dict[str, Any]:
         """What a file keeps: the settings, and the articles in the order of their blocks."""
         return {**super().to_header(), "ids": list(self.numbers.of)}
@@ -206,16 +210,6 @@ class Hashed(EventFeatures):
         matrix = _csr(sign * users.values[entry], buckets(keys, self.width), as_starts(length), self.dim)
         matrix.sum_duplicates()
         return matrix
-
-
-def from_settings(kind: str, settings: dict[str, Any]) -> EventFeatures:
-    """The features of a header."""
-    ids = settings.pop("ids", [])
-    kinds = {kind.__name__: kind for kind in (OuterProduct, UserOnly, UserArmCrosses, Hashed)}
-    features: EventFeatures = kinds[kind](**settings)
-    if isinstance(features, UserArmCrosses):
-        features.numbers(np.array(ids, np.int64), most=features.articles)
-    return features
 
 
 def _csr(value: Floats, column: Any, start: Ints, dim: int) -> Any:

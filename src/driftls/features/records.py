@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap
-from driftls.features.columns import LOW, Coded, Hashing, Ints, Space, Vocabulary, buckets, grouped, pairs_of
+from driftls.features.columns import (
+    LOW,
+    NOBODY,
+    Coded,
+    Collisions,
+    Hashing,
+    Ints,
+    Pool,
+    Space,
+    Vocabulary,
+    as_record,
+    buckets,
+    grouped,
+    never_seen,
+    pairs_of,
+)
 from driftls.features.tables import coded_table, is_table
 from driftls.inputs import Rows
 from driftls.kernels.features import assemble
@@ -20,16 +36,9 @@ from driftls.kernels.features import assemble
 if TYPE_CHECKING:
     from driftls.logs.events import Block
 
+ENOUGH = 1000  # rows, after which a column that was named and never came is told
 NAMES = 2**20  # names whose codes are remembered; above, all are forgotten and looked up anew
 ENTRIES = 2**20  # entries that are made at once: what a table takes on top of its result is bounded
-
-
-class Collisions(NamedTuple):
-    """names: how many there are; measured: the share that has its index with another; expected: what chance gives."""
-
-    names: int
-    measured: float
-    expected: float
 
 
 class Features(FeatureMap):
@@ -78,23 +87,21 @@ class Features(FeatureMap):
         constant: bool = True,
     ) -> None:
         if dim is not None and not (isinstance(dim, int | np.integer) and 1 <= dim < 2**31):
-            raise SettingsError(
-                f"dim must be a whole number from 1 to 2^31 - 1, or None for a vocabulary, got {dim!r}."
-            )
+            raise SettingsError(f"dim must be a whole number below 2^31, or None for a vocabulary, got {dim!r}.")
         if isinstance(categories, str):
             raise SettingsError(f"categories must be a list of columns, got {categories!r}. Pass [{categories!r}].")
         if not isinstance(constant, bool | np.bool_):
             raise SettingsError(f"constant must be True or False, got {constant!r}.")
         self.hashed, self.grows, self.constant = dim is not None, dim is None, bool(constant)
         try:
-            self.cross, self.categories = pairs_of(cross), tuple(categories)
+            self.cross, self.categories = pairs_of(cross), tuple(map(str, categories))
         except TypeError:
             raise SettingsError(f"cross and categories name columns, got {cross!r} and {categories!r}.") from None
-        self._index = Vocabulary() if dim is None else Hashing(int(dim))
+        self._index, self._untold = Vocabulary() if dim is None else Hashing(int(dim)), list[Warning]()
         groups, self._crossed = grouped(self.cross)
-        self._users, self._items = (
-            Space(prefix, self._index.code, group, self.categories) for prefix, group in zip(("", "item."), groups)
-        )
+        common = self.categories, self._untold
+        self._users = Space("", self._index.code, groups[0], *common)
+        self._items = Space("item.", self._index.code, groups[1], *common)
         if self.constant:
             code = self._index.code("constant")
             self._index.set(constant=buckets(np.array([code]), int(dim))[0] if dim is not None else code)
@@ -103,7 +110,7 @@ class Features(FeatureMap):
         self._index.set(groups=self._crossed, columns=self._crossed.shape[1])
         self._have_user(16)
         self._have_room(256, 64)
-        self._lock, self._token = Lock(), object()
+        self._lock, self._token, self._rows_made = Lock(), object(), 0
 
     # -- what it says of itself ----------------------------------------------------------------------------------------
 
@@ -155,8 +162,8 @@ class Features(FeatureMap):
             yield buckets(keys, self.dim)
 
     def __repr__(self) -> str:
-        settings = {"cross": list(self.cross), "categories": list(self.categories), "constant": self.constant}
-        return f"Features({self.dim if self.hashed else None}, {', '.join(f'{k}={v!r}' for k, v in settings.items())})"
+        told = f"cross={list(self.cross)!r}, categories={list(self.categories)!r}, constant={self.constant!r}"
+        return f"Features({self.dim if self.hashed else None}, {told})"
 
     def __str__(self) -> str:
         """The settings, what was seen so far, and what was missing."""
@@ -180,9 +187,10 @@ class Features(FeatureMap):
             from driftls.logs.events import Block
 
             return self.rows(Block.from_events([user]))
-        if items is None or (type(user) is not dict and not isinstance(user, Mapping)):
+        record = user if type(user) is dict else as_record(user)
+        if items is None or record is None:
             raise InputError(
-                "expected a user (a dict, such as row.to_dict()) and items (a list of dicts or ids, or a table), "
+                "expected a user (a dict, or a row of pandas) and items (a list of dicts or ids, or a table), "
                 f"got {user!r} and {items!r}."
             )
         with self._lock:
@@ -190,7 +198,7 @@ class Features(FeatureMap):
             values: list[float] = []
             size = self.dim
             try:
-                self._users.add(user, codes, values)
+                self._users.add(record, codes, values)
                 pool = self._pool(items)
             except InputError:
                 self._take_back(size)
@@ -203,7 +211,10 @@ class Features(FeatureMap):
                 self._index.set(**pool.fields, users=np.zeros(count, np.int64), **self._user)
                 self._at = pool
             longest = (1 + n) * (1 + pool.longest)
-            return self._assembled(count, count * longest if self._crossed.size else pool.most + n * count, longest)
+            most = count * longest if self._crossed.size else pool.most + n * count
+            rows = self._assembled(count, most, longest)
+            self._tell(count)
+            return rows
 
     def pool(self, items: Any) -> Pool:
         """Items whose codes are looked up once, for `arms` of these features."""
@@ -213,9 +224,7 @@ class Features(FeatureMap):
     def _pool(self, items: Any) -> Pool:
         if type(items) is Pool:
             if items.owner is not self._token and items is not NOBODY:
-                raise InputError(
-                    "expected a pool of these features, got that of others. Make one: features.pool(items)."
-                )
+                raise InputError("expected a pool of these features, got another. Make one: features.pool(items).")
             return items
         if type(items) is not list:
             return Pool(self._coded(self._items, items), self._token)
@@ -271,15 +280,13 @@ class Features(FeatureMap):
             one = self._coded(self._users, users)
             other = NOBODY.items if items is None else self._coded(self._items, items)
             n, k = len(one), len(other)
-            if every:
-                return self._rows(
-                    one, other, np.stack([np.repeat(np.arange(n), k), np.tile(np.arange(k), n)]).astype(np.int64)
-                )
-            if items is not None and n != k:
+            if not every and items is not None and n != k:
                 raise InputError(f"expected an item for each user, got {n} and {k}. Use rounds for all pairs.")
-            return self._rows(
-                one, other, np.stack([np.arange(n), np.arange(n) if items is not None else np.zeros(n, np.int64)])
-            )
+            if every:
+                pairs = np.indices((n, k)).reshape(2, -1)
+            else:
+                pairs = np.arange(n) * np.array([[1], [items is not None]])
+            return self._rows(one, other, pairs)
 
     def _coded(self, space: Space, records: Any) -> Coded:
         if is_table(records) or isinstance(records, Mapping):
@@ -291,8 +298,7 @@ class Features(FeatureMap):
     def _rows(self, users: Coded, items: Coded, pairs: Ints) -> Rows:
         """The rows of these pairs of a user and an item."""
         self._at = None
-        self._index.set(user_start=users.start, user_code=users.code, user_value=users.value)
-        self._index.set(item_start=items.start, item_code=items.code, item_value=items.value)
+        self._index.set(**users.fields("user"), **items.fields("item"))
         each, other = np.diff(users.start)[pairs[0]], np.diff(items.start)[pairs[1]]
         sizes = (1 + each) * (1 + other) if self._crossed.size else 1 + each + other
         ends = np.cumsum(sizes)
@@ -305,6 +311,7 @@ class Features(FeatureMap):
             pieces.append(self._assembled(len(one), int(bound), int(sizes.max(initial=1))))
         if self._room > ENTRIES // 8:  # what a table needed is not kept
             self._have_room(256, 64)
+        self._tell(pairs.shape[1])
         if len(pieces) == 1:
             return pieces[0]
         shift = np.cumsum([0] + [piece.start[-1] for piece in pieces])
@@ -324,14 +331,19 @@ class Features(FeatureMap):
             self._forget()
         return Rows(self._indices[:end].copy(), self._values[:end].copy(), self._start[: count + 1].copy(), self.dim)
 
+    def _tell(self, rows: int) -> None:
+        """Warn, when all is counted, of what was noticed; and once of columns that were named, and never came."""
+        before, self._rows_made = self._rows_made, self._rows_made + rows
+        if before < ENOUGH <= self._rows_made:
+            spaces = ([str(name) for name in space.columns] for space in (self._users, self._items))
+            self._untold += never_seen(self.cross, self.categories, *spaces)
+        while self._untold:
+            warnings.warn(self._untold.pop(), stacklevel=4)
+
     def _have_user(self, names: int) -> None:
         """Room for the names of one user."""
-        self._user_start, self._user_code, self._user_value = (
-            np.zeros(2, np.int64),
-            np.zeros(names, np.int64),
-            np.zeros(names),
-        )
-        self._user = {"user_start": self._user_start, "user_code": self._user_code, "user_value": self._user_value}
+        user = Coded(np.zeros(2, np.int64), np.zeros(names, np.int64), np.zeros(names))
+        (self._user_start, self._user_code, self._user_value), self._user = user, user.fields("user")
         self._at = None
 
     def _have_room(self, entries: int, longest: int) -> None:
@@ -363,6 +375,8 @@ class Features(FeatureMap):
         for space in (self._users, self._items):
             space.columns.clear()
             space.records = space.names = 0
+        if self._rows_made < ENOUGH:
+            self._rows_made = 0
         self._last, self._at = (None, None), None
 
     # -- kept with a policy --------------------------------------------------------------------------------------------
@@ -372,29 +386,15 @@ class Features(FeatureMap):
         names = self._index.listed() if isinstance(self._index, Vocabulary) else []
         return {"dim": self.dim if self.hashed else None, **kept, "constant": self.constant, "names": names}
 
-    def _with_names(self, listed: Sequence[Any]) -> Features:
-        if isinstance(self._index, Vocabulary) and listed:
-            self._index.cut(0)
-            self._index.fill(listed)
-        return self
+    def follow(self, header: dict[str, Any]) -> None:
+        """Take over the names of a copy: each has the index that it has there."""
+        with self._lock:
+            if isinstance(self._index, Vocabulary) and header.get("names"):
+                self._index.cut(0)
+                self._index.fill(header["names"])
+                self._forget()
 
     def __reduce__(self) -> Any:
         from driftls.features import from_header
 
         return from_header, (self.to_header(),)
-
-
-class Pool:
-    """Items as codes, looked up once; made by `Features.pool`."""
-
-    def __init__(self, items: Coded, owner: Any) -> None:
-        self.items, self.owner = items, owner  # a token of the features that know the codes
-        self.longest, self.most = items.longest(), len(items.code) + len(items)
-        self.fields = {"item_start": items.start, "item_code": items.code, "item_value": items.value}
-        self.fields["items"] = np.arange(len(items), dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-
-NOBODY = Pool(Coded(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0)), None)

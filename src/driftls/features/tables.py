@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import InputError
-from driftls.features.columns import LARGEST, Coded, Column, Floats, Ints, Space, scalar
+from driftls.features.columns import LARGEST, Coded, Column, Floats, Ints, Space, as_record, scalar
 from driftls.kernels.features import take_cells
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import CELLS
@@ -38,7 +38,7 @@ def is_table(x: Any) -> bool:
 def is_records(x: Any) -> bool:
     """Whether `x` is what `Features` takes: a dict, a list of dicts, or a table."""
     if isinstance(x, list | tuple):
-        return len(x) > 0 and isinstance(x[0], Mapping)
+        return len(x) > 0 and as_record(x[0]) is not None
     return isinstance(x, Mapping) or is_table(x)
 
 

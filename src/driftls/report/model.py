@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 Floats = Sequence[float]
-Verdict = Literal["holds", "in part", "fails"]
+Verdict = Literal["holds", "in part", "fails", "open"]
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 FORMULA = tuple("=+-@＝＋－＠")  # what a spreadsheet may take for the begin of a formula
 

@@ -20,7 +20,9 @@ PAGE, SCRIPT, CSS = (
 )
 CSS = CSS.replace("LIGHT", variables(LIGHT)).replace("DARK", variables(DARK)) + STYLE
 NUMBERS = re.compile(r"[-+−–±\d.,·%×⁻⁰¹²³⁴⁵⁶⁷⁸⁹ ]*|inf|nan")
-MARKS: dict[Verdict, str] = {"holds": "✓ holds", "in part": "◐ holds in part", "fails": "✗ does not hold"}
+MARKS: dict[Verdict, str] = {
+    "holds": "✓ holds", "in part": "◐ holds in part", "fails": "✗ does not hold", "open": "? not decided here",
+}  # fmt: skip
 
 
 def _hash(text: str) -> str:
@@ -72,8 +74,11 @@ def _summary(page: Page) -> str:
 def counted(page: Page) -> str:
     """How many claims hold, in one sentence."""
     kinds = Counter(claim.verdict for section in page.sections for claim in section.claims)
-    hold, part, fail = (kinds[verdict] for verdict in MARKS)
-    return f"Of the paper's {hold + part + fail} claims {hold} hold, {part} hold in part, and {fail} do not."
+    hold, part, fail, undecided = (kinds[verdict] for verdict in MARKS)
+    told = f"{hold} hold, {part} hold in part, and {fail} do not"
+    return f"Of the paper's {kinds.total()} claims {told}" + (
+        f"; {undecided} is not decided here." if undecided else "."
+    )
 
 
 def _mark(claim: Claim) -> str:

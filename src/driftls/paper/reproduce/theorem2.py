@@ -33,8 +33,8 @@ TEXT = [
     "that is timed, too.",
     "The first claim holds if the slope of log regret against log n over the last tenfold of rounds is below 0.65, and "
     "the regret below log⁴ n times PEGE's; in part if one of both. The second holds if the box's step has at most "
-    "twice PEGE's regret at the largest d. The third holds if a phase takes less time than in either exact form, in "
-    "part if than in one.",
+    "twice PEGE's regret at the largest d, of 50 at least. The third holds if a phase takes less time than in either "
+    "exact form, in part if than in one.",
 ]
 
 
@@ -93,8 +93,9 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
         ),
         Claim(
             "fPEGE-GD works with the step c/n that its algorithm's box prints.",
-            f"At d = {dims[-1]} its regret is then {plus_minus(*box)} times PEGE's.",
-            verdict(box[0] <= 2.0),
+            f"At d = {dims[-1]} its regret is then {plus_minus(*box)} times PEGE's."
+            + " Its steps are too large where d is: `driftls reproduce` goes to d = 50." * (options.size == 0),
+            "open" if options.size == 0 and box[0] <= 2.0 else verdict(box[0] <= 2.0),
         ),
         Claim(
             "fPEGE-GD takes O(d²) a phase, where PEGE takes O(d³).",
