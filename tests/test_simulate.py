@@ -233,19 +233,6 @@ def test_a_newer_file_is_refused(run, tmp_path):
         Run.load(tmp_path / "run.json")
 
 
-def test_a_run_plots(run):
-    plt = pytest.importorskip("matplotlib.pyplot")
-    plt.switch_backend("agg")
-    axes = run.plot()
-    run.plot("tracking_error", axes)
-    first, second = axes.get_lines()
-    np.testing.assert_array_equal(first.get_xdata(), run.points)
-    np.testing.assert_array_equal(first.get_ydata(), run.traces["regret"])
-    assert second.get_label() == "exact"
-    assert axes.get_xlabel() == "round"
-    plt.close("all")
-
-
 def test_the_interval_is_student_s():
     mean, half = interval([1.0, 2.0, 3.0])
     assert mean == 2.0

@@ -80,17 +80,13 @@ class Environment(ABC):
 
     Parameters
     ----------
-    dim : int
-        d.
     reward : {"gaussian", "bounded", "bernoulli"}
         Bounded noise is uniform, with |xi| <= 1. Bernoulli rewards need means in [0, 1]: their first feature is
         constant, arms and theta* are (1, u)/sqrt(2) with ``||u|| = 1``, and a mean is (1 + u'u*)/2.
     sigma : float
         The standard deviation of the noise; without effect on Bernoulli rewards.
-    theta : (d,), optional
-        theta* of round 1; if not given a direction drawn uniformly, of length 1.
-    moves : Jumps or Rotates, optional
-        How theta* moves; its length stays.
+    theta, moves
+        theta* of round 1, by default a uniform direction of length 1; how it moves, `Jumps` or `Rotates`.
     seed : int, SeedSequence or Generator
         Of a generator a child is used; None gives another environment each time.
     """

@@ -84,19 +84,13 @@ def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1, points: Ite
     ----------
     tracker
         Whatever has `predict(X)` and `partial_fit(X, y)`: our trackers, and scikit-learn's regressors.
-    X : array or sparse matrix, (n, dim); or an iterable of blocks (X, y)
-        With an iterable, for streams that do not fit into memory, `y` is left out.
-    y : array, (n,)
+    X, y
+        A matrix, dense or sparse, and a target for each row; or for X an iterable of blocks (X, y), and no y.
     block : int
         Rows that are predicted before they are learned: 1 is strict; more is faster, and as a model that is updated
         from time to time would do.
     points : iterable of int, optional
         Numbers of rows at which errors are noted; by default 1, 2, 5, 10, 20, ... and at the end.
-
-    Returns
-    -------
-    Evaluation
-        Its `table()`, `plot()`, `rmse` and `r2`.
 
     Examples
     --------

@@ -116,12 +116,10 @@ def fit(
         `read(shard)` gives blocks (X, y) of a shard, where the task runs, or (X, y, ids) where each arm id has a model
         of its own. Both can be pickled. Without `read`, shards are files of a log, and the policy's features make rows
         of what they show.
-    seed : int
-        Of the sample.
+    seed, progress
+        Of the sample; a function that is called with the number of rows of each shard that is there.
     workers, cluster
         As in `driftls.parallel.parallel_map`.
-    progress : function, optional
-        Called with the number of rows of each shard that is there.
 
     Examples
     --------

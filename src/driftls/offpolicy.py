@@ -97,18 +97,12 @@ def estimate(
         object with `dim` and `block_probabilities(features, block)` is asked for those of a whole block at once.
     log
         What `driftls.logs.read` gives or takes, or a synthetic day.
-    features : FeatureMap, optional
-        As for `replay`.
-    folds : int
-        Parts of the log; each is predicted by a model of the others.
-    ridge : float
-        Of that model.
+    features, limit, progress
+        As for `replay`; the lines done are those of both readings together.
+    folds, ridge
+        Parts of the log, each of which is predicted by a model of the others; the ridge of that model.
     bounds : pair of float, optional
         The least and largest reward that there can be; 0 and 1 unless rewards were seen beyond.
-    limit : int, optional
-        Lines at most.
-    progress : function, optional
-        Called with the number of lines done, of both readings together.
 
     Examples
     --------
@@ -151,13 +145,7 @@ def estimate(
 
 
 class Fixed:
-    """A policy that is only ever asked, never told a reward.
-
-    Parameters
-    ----------
-    policy
-        Whatever has `choose` and `probabilities`; it is copied.
-    """
+    """A policy, whatever has `choose` and `probabilities`, that is only ever asked, never told a reward; it is copied."""
 
     def __init__(self, policy: Any) -> None:
         self.policy = policy.freeze() if hasattr(policy, "freeze") else copy.deepcopy(policy)

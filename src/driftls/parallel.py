@@ -231,12 +231,7 @@ def _json(value: Any, order: Literal["sorted"] | None = None) -> bytes:
 class Cached(Generic[Result]):
     """A folder of results, each under the hash of all that it depends on (see `key_of`).
 
-    Parameters
-    ----------
-    folder : path
-        Made when the first result is kept.
-    load, save : functions
-        `load(path)` and `save(result, path)`; JSON if not given. What cannot be read is done again.
+    `load(path)` and `save(result, path)` are JSON's if not given. What cannot be read is done again.
 
     Examples
     --------

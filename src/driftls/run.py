@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from driftls.errors import CorruptFileError, InputError, NewerFileError, missing_extra, storage_error
+from driftls.errors import CorruptFileError, InputError, NewerFileError, storage_error
 from driftls.persistence import atomic
 
 __all__ = ["Run", "described", "interval"]
@@ -87,18 +87,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
                 f"{path}: not a run of driftls ({error}). Pass a file that Run.save wrote."
             ) from error
         return run
-
-    def plot(self, trace: str = "regret", axes: Any = None) -> Any:
-        """Draw a trace against the rounds; returns the axes."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise missing_extra("matplotlib", "report", "Run.plot") from error
-        if axes is None:
-            axes = plt.subplots()[1]
-            axes.set(xlabel="round", ylabel=trace.replace("_", " "))
-        axes.plot(self.points, self.traces[trace], label=self.policy)
-        return axes
 
 
 def described(thing: Any) -> str:

@@ -44,8 +44,8 @@ def simulate(
     ----------
     policy, environment
         Any policy with `choose` and `learn`; a pool of arms.
-    name, seed
-        What the `Run` says about itself; the randomness is the policy's and the environment's own.
+    name, seed, progress
+        What the `Run` says about itself; a function that is called with the number of rounds done.
     points : list of int
         Rounds at which traces are taken; spread logarithmically by default.
     tracking : bool
@@ -53,8 +53,6 @@ def simulate(
     engine : {"compiled", "python"}
         "python" calls `choose` and `learn` round by round and is the specification; "compiled" makes the same
         decisions in one loop.
-    progress : function, optional
-        Called with the number of rounds done.
 
     Examples
     --------

@@ -68,13 +68,10 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features_in_,)
-    intercept_ : float
+    coef_, intercept_, n_features_in_, feature_names_in_
+        As in scikit-learn.
     tracker_ : Tracker
         With the intercept as its last coefficient. Its `tracking_error()` tells how far the fit is from exact.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-        Where X had names.
 
     Examples
     --------

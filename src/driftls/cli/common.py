@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Kappa", "OnError", "Seed", "Width", "Workers", "app",
     "check_policies", "counting", "features_of", "policies", "print_json", "print_notes", "print_pairs",
-    "print_table", "progress", "telling", "typer",
+    "print_table", "telling", "typer",
 ]  # fmt: skip
 
 app = typer.Typer(
@@ -136,27 +136,15 @@ def print_json(result: Any) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
-    """Bars on stderr where that is a terminal, else nothing."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description:<20}"),
-        BarColumn(24),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        yield bar
-
-
-@contextmanager
 def telling(label: str = "") -> Iterator[Callable[..., None]]:
-    """A bar that is told what is done and of how much, and what is being done where that changes."""
-    with progress() as bar:
+    """A bar on stderr, where that is a terminal, that is told what is done and of how much, and what is being done."""
+    console = Console(stderr=True)
+    shown = TextColumn("{task.description:<20}"), BarColumn(24), TimeElapsedColumn(), TimeRemainingColumn()
+    note = TextColumn("{task.fields[note]}")
+    with Progress(*shown, note, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=None, note="")
 
-        def tell(done: int, of: int, label: str = label, note: str = "") -> None:
+        def tell(done: float, of: float, label: str = label, note: str = "") -> None:
             bar.update(task, description=label, completed=done, total=of, note=note or f"{done:,} of {of:,}")
 
         yield tell

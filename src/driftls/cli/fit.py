@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -59,9 +60,9 @@ def fit(
     start = table[policy](made.dim, kappa, seed, **history)
     start = as_disjoint(start, seed) if isinstance(made, UserOnly) else start
     start.features = made  # saved with the policy
-    with common.progress() as bar:
-        task = bar.add_task(policy, total=len(paths), note="")
-        found = stage.fit(start, paths, seed=seed, progress=lambda _: bar.advance(task), **where)
+    with common.telling(policy) as tell:
+        done = count(1)
+        found = stage.fit(start, paths, seed=seed, progress=lambda _: tell(next(done), len(paths)), **where)
     found.policy.save(out)
     seconds = round(perf_counter() - begin, 3)
     if as_json:

@@ -11,18 +11,9 @@ from driftls.features.crossed import CrossedArms
 from driftls.inputs import Rows
 
 __all__ = [
-    "CrossedArms",
-    "FeatureMap",
-    "Features",
-    "Hashed",
-    "OuterProduct",
-    "Pool",
-    "Rows",
-    "UserArmCrosses",
-    "UserOnly",
-    "from_header",
-    "is_records",
-]
+    "CrossedArms", "FeatureMap", "Features", "Hashed", "OuterProduct", "Pool", "Rows", "UserArmCrosses", "UserOnly",
+    "from_header", "is_records",
+]  # fmt: skip
 
 KINDS = ("Features", "OuterProduct", "UserOnly", "UserArmCrosses", "Hashed")
 

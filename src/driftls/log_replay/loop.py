@@ -189,17 +189,13 @@ def replay(
         "auto" is the compiled one where it can be, and `settings["engine_reason"]` of the run says why not.
     delay : int
         A reward is learned so many lines after the choice; what is still out at the end is learned then.
-    limit : int, optional
-        Lines at most.
-    points : sequence of int, optional
-        After how many lines traces are taken; by default more and more apart.
-    seed : int
-        What the `Run` says about itself; the randomness is the policy's own.
+    limit, points
+        Lines at most; after how many of them traces are taken, by default more and more apart.
     checkpoint : path, optional
         A file that is written every `every` lines, and from which the same call goes on if it was interrupted. It
         belongs to these policies as they came, these settings and these lines, and is refused for any others.
-    progress : function, optional
-        Called with the number of lines done.
+    seed, progress
+        What the `Run` says about itself; a function that is called with the number of lines done.
 
     Returns
     -------

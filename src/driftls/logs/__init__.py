@@ -16,21 +16,9 @@ from driftls.logs.synthetic import SyntheticDay, synthetic_day
 from driftls.logs.yahoo import YahooLog
 
 __all__ = [
-    "Block",
-    "Counts",
-    "Event",
-    "EventLog",
-    "Log",
-    "LogFormatError",
-    "OpenBanditLog",
-    "ParquetLog",
-    "SyntheticDay",
-    "YahooLog",
-    "inspect",
-    "read",
-    "synthetic_day",
-    "write_parquet",
-]
+    "Block", "Counts", "Event", "EventLog", "Log", "LogFormatError", "OpenBanditLog", "ParquetLog", "SyntheticDay",
+    "YahooLog", "inspect", "read", "synthetic_day", "write_parquet",
+]  # fmt: skip
 
 Path = str | os.PathLike[str]
 
@@ -43,10 +31,9 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     source : path, iterable of paths, or iterable of Event
         Yahoo R6A or R6B files (times must not decrease within one), Parquet files or folders of them, or folders of the
         Open Bandit Dataset; read in the order given, and all of one format.
-    on_error : {"raise", "skip"}
-        Whether a broken line raises `LogFormatError` or is skipped and counted.
-    block : int
-        Lines a block. It bounds the memory and changes no result.
+    on_error, block
+        Whether a broken line raises `LogFormatError` or is skipped ("skip") and counted; lines a block, which bounds
+        the memory and changes no result.
 
     Returns
     -------

@@ -192,11 +192,7 @@ def inspect(log: Log, *, progress: Callable[[int], None] | None = None) -> Summa
     The degrees of freedom are the statistic's exact mean, which for one pool is K - 1. Where the log has propensities,
     the sum of 1/p over the lines that show an arm is compared with the number of lines that offer it.
 
-    Parameters
-    ----------
-    log : Log
-        Read it with ``on_error="skip"`` to have broken lines counted.
-    progress : function of the number of lines read, optional
+    Read the log with ``on_error="skip"`` to have broken lines counted; `progress` is told the lines read.
 
     Examples
     --------

@@ -36,18 +36,9 @@ def is_open_bandit(path: str) -> bool:
 
 
 class OpenBanditLog(ArrowLog):
-    """Folders of the Open Bandit Dataset.
+    """Folders of the Open Bandit Dataset; see `driftls.logs.read`. A line that is no CSV of our types always raises.
 
-    Parameters
-    ----------
-    paths : list of str
-    on_error : {"raise", "skip"}
-        About lines without a time, of an unknown item, whose click is not 0 or 1, or whose propensity is not a
-        probability. A line that is no CSV of these types always raises.
-    block : int
-        Lines a block.
-    names : iterable of str
-        Values that are known before the first line, such as another log's `names`: equal names give equal indices.
+    `names` are values that are known before the first line, such as another log's: equal names give equal indices.
     """
 
     format = "Open Bandit"

@@ -210,12 +210,8 @@ def _repeated(block: Block) -> NDArray[np.bool_]:
 def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> None:
     """Write a log as Parquet: one file if the name ends in .parquet, else a new folder with one file a day (UTC).
 
-    Parameters
-    ----------
-    log : Log, SyntheticDay, or iterable of Block or Event
-    path : path
-        It appears under this name when it is complete. A file is replaced, a folder that holds something is not.
-    progress : function of the number of lines written, optional
+    `log` is a log, a synthetic day, or an iterable of blocks or events; `progress` is told the lines written. It appears
+    under its name when it is complete. A file is replaced, a folder that holds something is not.
 
     Examples
     --------

@@ -56,15 +56,13 @@ class Bounds:
         Strong convexity: ``lambda_min(A-bar_n) >= mu`` from round n0 on. ``||x|| <= 1`` allows no mu above 1/dim.
     c : float
         Of the step size. Theorem 1 needs 2/3 < mu c/4 < 1 (`check_admissible`); the propositions take any.
-    dim : int
-        d.
     delta : float
         The probability with which a bound may fail. The printed bounds on the *mean* depend on it too, through beta.
     theta0_error : float
         ``||theta_0 - theta*||``. The errors at n0 follow: bounded features and noise give
         ``||theta_n0 - theta*|| <= theta0_error + Gamma_n0`` and ``||theta-hat_n0 - theta*|| <= 1/sqrt(mu)``.
-    n0 : int
-        dim if not given.
+    dim, n0 : int
+        d; n0 is d if not given.
 
     Examples
     --------

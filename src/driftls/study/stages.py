@@ -123,15 +123,12 @@ def run_study(
 
     Parameters
     ----------
-    plan : Plan
-        From `Plan.load`.
-    out : path
-        A folder. Finished runs are kept there, each under a hash of what it depends on: a second call runs only what
-        is missing. The folder of another study is refused.
+    plan, out
+        From `Plan.load`; a folder, where finished runs are kept, so that a second call runs only what is missing.
     workers, cluster
         As in `driftls.parallel.parallel_map`. Results are the same to the bit, but for the times.
     extend : bool
-        Take over the folder of another study: its results are replaced, runs that both have are used again.
+        Take over the folder of another study, which else is refused; runs that both have are used again.
     progress : function, optional
         Called with the stage, the runs that are there and those that there will be.
 
@@ -155,22 +152,12 @@ def run_study(
 
     def finish(stage: str, label: str, tunings: list[_Tuning], rung: int | None = None) -> list[list[Row]]:
         """The rows of all settings that are left on the first units of the stage, tuning by tuning."""
-        jobs = [
-            [
-                Task(
-                    problem=tuning.problem,
-                    policy=tuning.policy,
-                    knobs=knobs,
-                    seed=seed,
-                    metrics=list(plan.metrics),
-                    day=day,
-                    digest=digests.get(day, ""),
-                )
-                for knobs in tuning.left
-                for day, seed in units(tuning.problem, stage, plan.seeds)[: rung and tuning.rungs[rung - 1][1]]
-            ]
-            for tuning in tunings
-        ]
+        jobs = []
+        for tuning in tunings:
+            first = units(tuning.problem, stage, plan.seeds)[: rung and tuning.rungs[rung - 1][1]]
+            fixed: dict[str, Any] = {"problem": tuning.problem, "policy": tuning.policy, "metrics": list(plan.metrics)}
+            given = ((knobs, day, seed) for knobs in tuning.left for day, seed in first)
+            jobs.append([Task(**fixed, knobs=k, day=d, digest=digests.get(d, ""), seed=s) for k, d, s in given])
         todo = {task.key: task for of_tuning in jobs for task in of_tuning}
         tell = None if progress is None else partial(progress, label)
         runs = cached.map(execute, todo, workers=workers, cluster=cluster, progress=tell)

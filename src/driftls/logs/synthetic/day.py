@@ -313,9 +313,8 @@ def synthetic_day(*, lines: int = 1_850_000, seed: int = 0, **strengths: Any) ->
 
     Parameters
     ----------
-    lines : int
+    lines, seed
         Fewer lines make the same day thinner. For a piece of a day at full traffic set `span` as well.
-    seed : int
     **strengths
         Of log odds: interaction (0.8), the standard deviation, over visitors with a profile of like activity, of what
         depends on who the visitor is (those without a profile like what is liked on average); fade (1.5), what an
@@ -326,14 +325,9 @@ def synthetic_day(*, lines: int = 1_850_000, seed: int = 0, **strengths: Any) ->
         Of the day: ctr (0.037), the average click rate, around which a single day lies by about 7%; rhythm (0.5),
         the amplitude of the traffic's wave; start (1317513291), Unix time of the first line, span (86400) seconds.
 
-    Returns
-    -------
-    SyntheticDay
-        Iterate for events, or take `blocks`, or `write` it as a file.
-
     Examples
     --------
-    >>> from driftls.logs import synthetic_day
+    >>> from driftls.logs import synthetic_day  # iterate for events, or take blocks, or write it as a file
     >>> day = synthetic_day(lines=1000, seed=7)
     >>> block = next(day.blocks(truth=True))
     >>> len(block), block.pool_start[1].item() == len(block[0].arms)
