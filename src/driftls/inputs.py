@@ -116,14 +116,11 @@ def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
     else:
         rows = as_numbers(X, f"{called} must be a matrix")
     if len(rows.shape) != 2 or rows.shape[1] != dim:
-        raise DimensionError(
-            f"{called} must have {dim} features (a matrix with {dim} columns), got shape {tuple(rows.shape)}. "
-            + (
-                "A row for each is needed: pass a list of them."
-                if rows.shape == (dim,)
-                else f"Check the feature columns, or build with dim={rows.shape[-1] if len(rows.shape) else 1}."
-            )
-        )
+        told = f"{called} must have {dim} features (a matrix with {dim} columns), got shape {tuple(rows.shape)}."
+        found = rows.shape[-1] if len(rows.shape) else 1
+        advice = "A row for each is needed: pass a list of them."
+        advice = advice if rows.shape == (dim,) else f"Check the feature columns, or build with dim={found}."
+        raise DimensionError(f"{told} {advice}")
     return rows  # type: ignore[no-any-return]
 
 

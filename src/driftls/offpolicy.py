@@ -267,14 +267,6 @@ class _Asked:
                 f"{unseen:.1%} of the policy's choices are arms that the log never shows: there only the model is asked"
             )
             advice = replace(advice, warnings=(*advice.warnings, never))
-        return Estimates(
-            lines=len(lines),
-            estimated=estimated,
-            estimates=found,
-            advice=advice,
-            effective=lines.effective,
-            largest_weight=lines.largest_weight,
-            without_support=lines.without_support,
-            unseen=unseen,
-            value=self.value / self.truths if self.truths == len(lines) else None,
-        )
+        support = lines.effective, lines.largest_weight, lines.without_support, unseen
+        value = self.value / self.truths if self.truths == len(lines) else None
+        return Estimates(len(lines), estimated, found, advice, *support, value)

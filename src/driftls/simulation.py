@@ -98,16 +98,10 @@ def simulate(
             error = policy.tracker.tracking_error()
             traces.setdefault("tracking_error", []).append(error.absolute)
             traces.setdefault("relative_tracking_error", []).append(error.relative)
-    return Run(
-        policy=name or type(policy).__name__,
-        problem=f"{type(environment).__name__}(dim={environment.dim}, arms={environment.arms})",
-        seed=seed,
-        rounds=rounds,
-        points=list(points),
-        traces=traces,
-        seconds=seconds,
-        settings={"policy": repr(policy), "engine": engine},
-    )
+    settings, name = {"policy": repr(policy), "engine": engine}, name or type(policy).__name__
+    problem = f"{type(environment).__name__}(dim={environment.dim}, arms={environment.arms})"
+    found: dict[str, Any] = {"rounds": rounds, "points": list(points), "traces": traces, "seconds": seconds}
+    return Run(policy=name, problem=problem, seed=seed, settings=settings, **found)
 
 
 Chosen = tuple[NDArray[np.int64], NDArray[np.float64]]

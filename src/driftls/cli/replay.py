@@ -99,24 +99,15 @@ def replay(
             raise typer.BadParameter("has no --out, --metric and --delay: nothing is learned.", param_hint="'--frozen'")
         _estimate(players, log, own, limit, paths[0].name, as_json)
         return
-    settings = {"features": described(kind), "kappa": kappa, "seed": seed, "delay": delay, "limit": limit}
-    command = {"log": _files(paths), **settings, "metrics": sorted(metric or [])}
+    asked: dict[str, Any] = {"seed": seed, "delay": delay, "limit": limit}
+    command = {"log": _files(paths), "features": described(kind), "kappa": kappa, **asked}
+    command["metrics"] = sorted(metric or [])
     checkpoint = None
     if out is not None:
         checkpoint = claim_folder(out, command) / f".{key_of(list(players), command)}.checkpoint"
     with counting(paths[0].name, lambda lines: log.share if limit is None else lines / limit) as report:
-        runs = run_replay(
-            players,
-            log,
-            features=own,
-            metrics=metric or (),
-            engine=engine,
-            delay=delay,
-            limit=limit,
-            seed=seed,
-            checkpoint=checkpoint,
-            progress=report,
-        )
+        asked |= {"checkpoint": checkpoint, "progress": report}
+        runs = run_replay(players, log, features=own, metrics=metric or (), engine=engine, **asked)
     files = []
     if out is not None:
         for name, run in runs.items():

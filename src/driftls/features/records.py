@@ -13,25 +13,13 @@ import numpy as np
 
 from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap
-from driftls.features.columns import (
-    LOW,
-    NOBODY,
-    Coded,
-    Collisions,
-    Hashing,
-    Ints,
-    Pool,
-    Space,
-    Vocabulary,
-    as_record,
-    buckets,
-    grouped,
-    never_seen,
-    pairs_of,
-)
 from driftls.features.tables import coded_table, is_table
 from driftls.inputs import Rows
 from driftls.kernels.features import assemble
+
+from driftls.features.columns import (  # isort: skip
+    LOW, NOBODY, Coded, Collisions, Hashing, Ints, Pool, Space, Vocabulary, as_record, buckets, grouped, never_seen, pairs_of,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from driftls.logs.events import Block

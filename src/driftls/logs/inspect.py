@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ class Uniformity(msgspec.Struct, frozen=True):
     p: float | None
 
 
-class Logging(msgspec.Struct, frozen=True, kw_only=True):
+class Logging(msgspec.Struct, frozen=True):
     """How the log's policy showed candidates, as far as the log tells.
 
     `kind` is "uniform"; "propensities", not uniform but known; "skewed", not uniform and not known; or "unknown", for
@@ -97,15 +98,7 @@ class Showing:
         fit, doubt = self._fit() if known else None, ""
         if fit is not None and fit.p is not None and fit.p < DOUBT:
             doubt = f"the log's propensities do not fit how often arms were shown (p = {fit.p:.2g})"
-        return Logging(
-            kind=kind,
-            reason=reason,
-            doubt=doubt,
-            uniform_positions=positions,
-            uniform_arms=arms,
-            propensity_fit=fit,
-            smallest_propensity=self.smallest if known else None,
-        )
+        return Logging(kind, reason, doubt, positions, arms, fit, self.smallest if known else None)
 
     def _fit(self) -> Uniformity:
         """Whether 1/p, summed over the lines that show an arm, is about the number of lines that offer it.
@@ -219,28 +212,12 @@ def inspect(log: Log, *, progress: Callable[[int], None] | None = None) -> Summa
     table = np.array(ends or [[0, 0, 0, 0, -1]], np.int64)
     (first_time, pool_min), (last_time, pool_max, largest) = table[:, :2].min(0).tolist(), table[:, 2:].max(0).tolist()
     clicks, candidates, inverse, nonzeros, constants = totals.tolist()
-    return Summary(
-        format=log.format,
-        lines=counts.lines,
-        events=counts.events,
-        broken=counts.skipped,
-        dropped_lines=counts.dropped_lines,
-        dropped_candidates=counts.dropped_candidates,
-        examples=counts.examples,
-        clicks=clicks,
-        ctr=clicks / n,
-        arms=len(showing.numbers.of),
-        first_time=first_time,
-        last_time=last_time,
-        pool_min=pool_min,
-        pool_mean=candidates / n,
-        pool_max=pool_max,
-        pool_harmonic_mean=n / inverse if inverse else 0.0,
-        user_dim=1 + largest,
-        user_nonzeros=nonzeros / n,
-        constant_only=constants / n,
-        arm_features=0 if last is None or last.arm_features is None else last.arm_features.shape[1],
-        propensity=last is not None and last.propensity is not None,
-        truth=last is not None and last.truth is not None,
-        logging=showing.logging(),
-    )
+    told: dict[str, Any] = {**asdict(counts), "format": log.format, "broken": counts.skipped, "clicks": clicks}
+    told |= {"ctr": clicks / n, "arms": len(showing.numbers.of), "first_time": first_time, "last_time": last_time}
+    told |= {"pool_min": pool_min, "pool_mean": candidates / n, "pool_max": pool_max}
+    told |= {"pool_harmonic_mean": n / inverse if inverse else 0.0, "user_dim": 1 + largest}
+    told |= {"user_nonzeros": nonzeros / n, "constant_only": constants / n, "logging": showing.logging()}
+    features, propensity, truth = (getattr(last, name, None) for name in ("arm_features", "propensity", "truth"))
+    told |= {"propensity": propensity is not None, "truth": truth is not None}
+    told["arm_features"] = 0 if features is None else features.shape[1]
+    return Summary(**{name: told[name] for name in Summary.__struct_fields__})

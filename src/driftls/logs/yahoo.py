@@ -80,17 +80,11 @@ class _Filling:
         """The block, trimmed; pools that only dropped lines had are left out. A new one begins."""
         c, n, own = self.columns, int(self.clock[EVENTS]), self.kind == R6A
         nnz, pool_start = int(c.user_start[n]), c.pool_start[: self.clock[POOLS] + 1]
+        columns = {"user_start": c.user_start[: n + 1], "user_index": c.user_index[:nnz], "reward": c.reward[:n]}
+        columns["user_value"] = c.user_value[:nnz] / MILLION if own else np.ones(nnz)
+        features = c.arm_features[: pool_start[-1]] / MILLION if own else None
         block = Block.packed(
-            c.pool[:n],
-            pool_start,
-            c.pool_ids,
-            c.arm_features[: pool_start[-1]] / MILLION if own else None,
-            time=c.time[:n],
-            shown=c.shown[:n],
-            reward=c.reward[:n],
-            user_start=c.user_start[: n + 1],
-            user_index=c.user_index[:nnz],
-            user_value=c.user_value[:nnz] / MILLION if own else np.ones(nnz),
+            c.pool[:n], pool_start, c.pool_ids, features, time=c.time[:n], shown=c.shown[:n], **columns
         )
         self._allocate()
         self.clock[parser.IN_BLOCK] = 0

@@ -42,28 +42,17 @@ def _problem(rank: int, board: list[LeaderboardRow], rows: list[Row], plan: Plan
     first, *others = board
     level = ", ".join(one.policy for one in others if not one.told_apart)
     found = f"{first.policy} has the best {word}, {plus_minus(first.mean, first.half)}"
-    return Section(
-        f"problem-{rank}",
-        first.problem,
-        [],
-        items,
-        f"{found}; not told apart from it: {level}." if level else f"{found}.",
-    )
+    found += f"; not told apart from it: {level}." if level else "."
+    return Section(f"problem-{rank}", first.problem, [], items, found)
 
 
 def _board(rank: int, board: list[LeaderboardRow], word: str) -> Table:
-    cells = [
-        [
-            one.policy,
-            one.setting,
-            plus_minus(one.mean, one.half),
-            "" if one is board[0] else plus_minus(one.difference, one.difference_half),
-            "" if math.isnan(one.p) else number(one.p),
-            number(one.microseconds),
-            f"{one.runs - one.failed}/{one.runs}",
-        ]
-        for one in board
-    ]
+    cells = []
+    for one in board:
+        difference = "" if one is board[0] else plus_minus(one.difference, one.difference_half)
+        test = ["" if math.isnan(one.p) else number(one.p), number(one.microseconds)]
+        mean, runs = plus_minus(one.mean, one.half), f"{one.runs - one.failed}/{one.runs}"
+        cells.append([one.policy, one.setting, mean, difference, *test, runs])
     head = ["policy", "knobs", word, "to the first", "p", "µs a round", "runs"]
     note = (
         "Differences and t-tests are paired by seed or day; p by Holm's rule over the table. The first is first on "

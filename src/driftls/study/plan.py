@@ -232,13 +232,7 @@ class PolicySpec(Strict, frozen=True):
         else:
             rng = np.random.default_rng([search.seed, number])
             shares = rng.random((search.draws if self.tuned else 1, len(choices)))
-            rows = [
-                [
-                    of.at(float(u)) if isinstance(of, Range) else of[int(u * len(of))]
-                    for of, u in zip(choices.values(), row)
-                ]
-                for row in shares
-            ]
+            rows = [[_drawn(of, float(u)) for of, u in zip(choices.values(), row)] for row in shares]
         found = []
         for row in rows:
             knobs = {knob: round(value) if self.known[knob] is int else value for knob, value in zip(choices, row)}
@@ -350,6 +344,10 @@ class Plan(Strict, frozen=True):
             fixed = [f"{knob}={value:g}" for knob, value in spec.knobs.items() if knob not in spec.tuned]
             labels.append(" ".join([spec.policy, *fixed]) if names.count(spec.policy) > 1 else spec.policy)
         return labels
+
+
+def _drawn(of: list[float] | Range, share: float) -> float:
+    return of.at(share) if isinstance(of, Range) else of[int(share * len(of))]
 
 
 def _words(seeds: list[int]) -> str:

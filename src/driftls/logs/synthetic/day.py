@@ -158,19 +158,10 @@ class SyntheticDay:
         shown, reward, chances = np.empty(n, np.int32), np.empty(n), np.empty(truth_start[-1] if truth else 0)
         when, pools = (seconds, self._drift(seconds)), (pool, pool_start, members)
         draw_clicks(tape, when, pools, users, self.articles, shown, reward, truth_start, chances)
-        return Block.packed(
-            pool,
-            pool_start,
-            self.articles.id[members],
-            None,
-            time=self.start + np.floor(seconds).astype(np.int64),
-            shown=shown,
-            reward=reward,
-            user_start=start,
-            user_index=index,
-            user_value=np.ones(len(index)),
-            truth=chances if truth else None,
-        )
+        visitors = {"user_start": start, "user_index": index, "user_value": np.ones(len(index))}
+        told = {"shown": shown, "reward": reward, "truth": chances if truth else None}
+        time = self.start + np.floor(seconds).astype(np.int64)
+        return Block.packed(pool, pool_start, self.articles.id[members], None, time=time, **visitors, **told)
 
     def _seconds(self, share: Floats) -> Floats:
         """The time by which this share of the day's lines has come: rate 1 + rhythm cos(time of day - peak)"""
