@@ -9,8 +9,6 @@ from driftls.cli import common
 from driftls.cli.common import AsJson, OnError, app, counting, print_json, print_table, typer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from driftls.features import FeatureMap
     from driftls.policies import Policy
     from driftls.run import Run
@@ -119,7 +117,9 @@ def replay(
     if as_json:
         print_json({"format": log.format, "partial": partial, "policies": rows, "files": files})
     else:
-        _table(rows, f"Next: driftls report {out}" if out else "Next: --out runs keeps runs and policies.")
+        lines = next(iter(rows.values()))["lines"]
+        counted = f"Of {lines:,} lines, those that counted were learned; the best policy first."
+        _table(rows, counted, f"Next: driftls report {out}" if out else "Next: --out runs keeps runs and policies.")
     for example in log.counts.examples:
         typer.echo(f"Skipped: {example}", err=True)
     if partial:
@@ -164,31 +164,27 @@ def _summary(run: Run) -> dict[str, Any]:
     }
 
 
-def _table(rows: dict[str, dict[str, Any]], next_step: str) -> None:
+def _table(rows: dict[str, dict[str, Any]], *notes: str) -> None:
+    """The best policy first; below, which estimate that is, and the others beside it."""
     first = next(iter(rows.values()))
-    unit, scale = ("clicks in 10,000", 1e4) if first["clicks"] else ("reward", 1.0)
-    table, notes = [], _explained(first["estimated"], first["leading"], first["why"], first["warnings"])
-    for name, row in sorted(rows.items(), key=lambda item: _rank(item[1]["ctr"])):
-        counts = f"{row['evaluations']:,}", f"{row['us']:.2f}"
-        table.append([name, _number(row["ctr"]), " to ".join(map(_number, row["interval"])), *counts])
+    unit, scale = ("clicks in 10,000", 1e4) if first.get("clicks") else ("reward a line", 1.0)
+    told = [f"Estimate: {first['leading']}, {WORDS[first['leading']]}. Taken since {first['why']}."]
+    told += [f"Estimated: {first['estimated']}."]
+    told += [f"Warning: {text}." for text in dict.fromkeys(text for row in rows.values() for text in row["warnings"])]
+    leads = {name: row["estimates"][row["leading"]] for name, row in rows.items()}
+    table, head = [], ["counted", "µs a line"] if "us" in first else ["effective lines"]
+    ranks = {name: -lead["value"] if lead["value"] == lead["value"] else float("inf") for name, lead in leads.items()}
+    for name in sorted(rows, key=ranks.__getitem__):
+        row, (value, low, high) = rows[name], (_number(scale * part) for part in leads[name].values())
+        counts = [f"{row['evaluations']:,}", f"{row['us']:.2f}"] if "us" in row else [f"{row['effective']:,.0f}"]
+        table.append([name, value, f"{low} to {high}", *counts])
         if len(row["estimates"]) > 1:
-            all_of = [f"{kind} {_number(scale * e['value'])}" for kind, e in row["estimates"].items()]
-            support = f"effective {row['effective']:,.0f} lines, largest weight {row['largest_weight']:.3g}"
-            notes.append(f"{name}: {', '.join(all_of)}; {support}.")
-        if row["engine_reason"]:
-            notes.append(f"{name}: in Python, since {row['engine_reason']}.")
-    notes.insert(0, f"Of {first['lines']:,} lines, those that counted were learned; the best policy first.")
-    print_table(["policy", unit, "95% interval", "counted", "µs a line"], table, notes=[*notes, next_step])
-
-
-def _rank(value: float) -> float:
-    """The largest first, and what has no estimate last."""
-    return -value if value == value else float("inf")
-
-
-def _explained(estimated: str, leading: str, why: str, warnings: Sequence[str]) -> list[str]:
-    told = f"Estimate: {leading}, {WORDS[leading]}. Taken since {why}."
-    return [told, f"Estimated: {estimated}.", *(f"Warning: {text}." for text in warnings)]
+            all_of = ", ".join(f"{kind} {_number(scale * e['value'])}" for kind, e in row["estimates"].items())
+            support = f"largest weight {row['largest_weight']:.3g}, {row['without_support']:.1%} without support"
+            told.append(f"{name}: {all_of}; effective {row['effective']:,.0f} lines, {support}.")
+        if row.get("engine_reason"):
+            told.append(f"{name}: in Python, since {row['engine_reason']}.")
+    print_table(["policy", unit, "95% interval", *head], table, notes=[*notes[:-1], *told, *notes[-1:]])
 
 
 def _estimate(
@@ -200,23 +196,12 @@ def _estimate(
     found = {}
     for name, one in players.items():
         with counting(f"{label}, {name}", lambda lines: None if limit is None else lines / (2 * limit)) as report:
-            found[name] = estimate(one, log, features=features, limit=limit, progress=report)
+            found[name] = estimate(one, log, features=features, limit=limit, progress=report).to_dict()
     if as_json:
-        print_json({"format": log.format, "policies": {name: e.to_dict() for name, e in found.items()}})
-        return
-    first = next(iter(found.values()))
-    table, warnings, details = [], list[str](), []
-    for name, e in sorted(found.items(), key=lambda item: _rank(item[1].leading.value)):
-        interval = f"{e.leading.low:.5f} to {e.leading.high:.5f}"
-        table.append([name, f"{e.leading.value:.5f}", interval, f"{e.effective:,.0f}"])
-        warnings += [text for text in e.advice.warnings if text not in warnings]
-        all_of = ", ".join(f"{kind} {one.value:.5f}" for kind, one in e.estimates.items())
-        support = f"largest weight {e.largest_weight:.3g}, {e.without_support:.1%} of the lines without support"
-        details.append(f"{name}: {all_of}; {support}.")
-    explained = _explained(first.estimated, first.advice.name, first.advice.why, warnings)
-    head = ["policy", "reward a line", "95% interval", "effective lines"]
-    print_table(head, table, notes=[*explained, *details])
+        print_json({"format": log.format, "policies": found})
+    else:
+        _table({name: {**e, **e["advice"], "leading": e["advice"]["name"]} for name, e in found.items()})
 
 
 def _number(value: float) -> str:
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.4f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.5f}"
