@@ -81,17 +81,15 @@ class Weighted:
 
     Parameters
     ----------
-    reward : array, (n,)
-    weight : array, (n,)
-        pi / p of what was shown; for a policy that was only asked for its choice, 1 / p where it chose what was shown
-        and 0 elsewhere.
+    reward, weight : arrays, (n,)
+        The weight is pi / p of what was shown; for a policy that was only asked for its choice, 1 / p where it chose
+        what was shown and 0 elsewhere.
     predicted, model_value : arrays, (n,), optional
         A model's prediction for what was shown, and what it gives the policy, sum_a pi(a) q(a). The model must not have
         learned this line (cross-fitting).
-    bounds : pair of float, optional
-        The least and the largest reward that there can be; 0 and 1 unless rewards were seen beyond.
-    most : float, optional
-        The largest weight that there could have been; by default the largest there was.
+    bounds, most
+        The least and the largest reward that there can be, 0 and 1 unless rewards were seen beyond; the largest weight
+        that there could have been, by default the largest there was.
 
     Examples
     --------

@@ -196,10 +196,8 @@ def _end_with(parent: int) -> None:
 
 
 def _killed(number: int) -> DriftlsError:
-    return DriftlsError(
-        f"job {number} was given up: {DEATHS} workers were killed while they did it, most often for want of memory. "
-        "What had finished is kept: run it again, with fewer workers or smaller jobs."
-    )
+    told = f"job {number} was given up: {DEATHS} workers were killed while they did it, most often for want of memory."
+    return DriftlsError(f"{told} What had finished is kept: run it again, with fewer workers or smaller jobs.")
 
 
 # -- results that are kept -------------------------------------------------------------------------------------------

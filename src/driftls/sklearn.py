@@ -38,7 +38,7 @@ def _looked_at(X: Any) -> Any:
     inside = not rows.indices.size or 0 <= int(rows.indices.min()) <= int(rows.indices.max()) < X.shape[1]
     if not inside or (np.diff(rows.start) < 0).any():
         raise InputError("X is not a valid sparse matrix: its arrays lead out of it. Build it anew.")
-    return sp.csr_array((rows.values, rows.indices, rows.start), shape=X.shape)
+    return rows.tocsr()
 
 
 class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]

@@ -20,16 +20,8 @@ class CrossedArms:
     Arm k is the user's features in block `blocks[k]` of `count`; with `shared`, behind a copy that all arms have. It is
     the same as the rows of `tocsr()`, and costs the user's features once, not once an arm.
 
-    Parameters
-    ----------
-    users : (1, d) sparse row, `Rows`, or vector
-        Or (n, d): every user with every block, user by user.
-    blocks : array of int, (K,)
-        Whole numbers in 0 ... count - 1.
-    count : int
-        How many blocks there can be.
-    shared : bool
-        Whether the user's features also stand in front, alike for all arms.
+    `users` is a vector or a sparse row, or (n, d): then every user with every block, user by user. `blocks` (K,) are whole
+    numbers below `count`.
 
     Examples
     --------

@@ -180,17 +180,11 @@ class Block:
     def _event(self, i: int, truth_start: Ints | None) -> Event:
         arms = slice(*self.pool_start[self.pool[i] : self.pool[i] + 2])
         user = slice(*self.user_start[i : i + 2])
-        return Event(
-            time=int(self.time[i]),
-            arms=self.pool_ids[arms],
-            shown=int(self.shown[i]),
-            reward=float(self.reward[i]),
-            user_index=self.user_index[user],
-            user_value=self.user_value[user],
-            propensity=None if self.propensity is None else float(self.propensity[i]),
-            arm_features=None if self.arm_features is None else self.arm_features[arms],
-            truth=None if self.truth is None or truth_start is None else self.truth[slice(*truth_start[i : i + 2])],
-        )
+        told = int(self.time[i]), self.pool_ids[arms], int(self.shown[i]), float(self.reward[i])
+        propensity = None if self.propensity is None else float(self.propensity[i])
+        features = None if self.arm_features is None else self.arm_features[arms]
+        truth = None if self.truth is None or truth_start is None else self.truth[slice(*truth_start[i : i + 2])]
+        return Event(*told, self.user_index[user], self.user_value[user], propensity, features, truth)
 
     def __eq__(self, other: object) -> bool:
         return _same(self, other) if isinstance(other, Block) else NotImplemented

@@ -77,18 +77,11 @@ class OpenBanditLog(ArrowLog):
         batch, _ = self._good(batch, lambda number: f"{path}:{number}", lines, _checks(batch, ids))
         self.counts.events += len(batch)
         index = self._indices(batch)
-        return Block(
-            time=_numbers(batch["timestamp"].cast("int64")) // 1_000_000,
-            pool=np.zeros(len(batch), np.int32),
-            shown=np.searchsorted(ids, _numbers(batch["item_id"])).astype(np.int32),
-            reward=_numbers(batch["click"]).astype(np.float64),
-            pool_start=np.array([0, len(ids)]),
-            pool_ids=ids,
-            user_start=index.shape[1] * np.arange(len(batch) + 1),
-            user_index=index.ravel(),
-            user_value=np.ones(index.size),
-            propensity=np.array(batch["propensity_score"]),
-        )
+        time = _numbers(batch["timestamp"].cast("int64")) // 1_000_000
+        shown = np.searchsorted(ids, _numbers(batch["item_id"])).astype(np.int32)
+        told = time, np.zeros(len(batch), np.int32), shown, _numbers(batch["click"]).astype(np.float64)
+        users = index.shape[1] * np.arange(len(batch) + 1), index.ravel(), np.ones(index.size)
+        return Block(*told, np.array([0, len(ids)]), ids, *users, np.array(batch["propensity_score"]))
 
     def _indices(self, batch: Any) -> NDArray[np.int32]:
         """Indices of the constant and of each category's value; new values get the next ones, line by line."""

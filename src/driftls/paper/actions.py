@@ -23,16 +23,9 @@ Array = npt.NDArray[np.float64]
 class ActionSet:
     """A compact set of actions in R^d, given by its best action.
 
-    Parameters
-    ----------
-    G : function
-        The best action for a direction of length one.
-    b : (d, d)
-        As rows, d actions b_1 ... b_d that span R^d: what PEGE explores with (A4').
-    longest : float
-        The length of the longest action; bounded features (A2) ask for at most 1.
-    J : float, optional
-        G's Lipschitz constant, where (A5) holds.
+    G gives the best action for a direction of length one, and J is its Lipschitz constant, where (A5) holds. The rows of
+    `b` are d actions that span R^d: what PEGE explores with (A4'). `longest` is the length of the longest action; bounded
+    features (A2) ask for at most 1.
 
     >>> cube = ActionSet(np.sign, [[1.0, 1.0], [1.0, -1.0]], longest=2**0.5)
     >>> cube.best([3.0, -4.0])
