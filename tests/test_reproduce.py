@@ -18,7 +18,7 @@ import pytest
 from driftls import report
 from driftls.errors import InputError, SettingsError
 from driftls.paper import reproduce
-from driftls.paper.reproduce import ctr, replays, runtimes, show, work
+from driftls.paper.reproduce import ctr, replays, runtimes, show, theorem2, work
 from driftls.paper.reproduce.work import Job, Options
 
 GOLDEN = Path(__file__).parent / "golden" / "reproduce.json"
@@ -207,6 +207,21 @@ def little_page(folder):
     }
     data = work.do(jobs, folder, 1)
     return report.Page("Little", "", [each.show(options, data[name]) for name, each in reproduce.EXPERIMENTS.items()])
+
+
+@pytest.mark.parametrize(("size", "box", "verdict"), [(0, 1.5, "open"), (0, 5.0, "fails"), (1, 1.5, "holds")])
+def test_the_quick_run_does_not_say_that_the_printed_step_works(size, box, verdict):
+    """It fails where d is large, which the quick run does not reach."""
+    regret = {method: [10.0, 30.0, 100.0] for method in theorem2.METHODS}
+    regret[theorem2.BOX] = [10.0, 30.0, 100.0 * box]
+    data = [{"kind": "regret", "dim": dim, "n": [100, 1000, 10_000], **regret} for dim in (5, 10, 20) for _ in range(3)]
+    data.append({"kind": "phase", "dim": 10, **{method: [1.0, 2.0, 3.0] for method in theorem2.TIMED}})
+    section = theorem2.show(Options(size=size), data)
+    claim = section.claims[1]
+    assert claim.verdict == verdict
+    assert ("goes to d = 50" in claim.measured) == (size == 0)
+    told = report.counted(report.Page("", "", [section]))
+    assert ("not decided here" in told) == (verdict == "open")
 
 
 def test_every_part_of_the_paper_has_its_place(little):
