@@ -283,6 +283,15 @@ def test_files_that_cannot_all_be_read_leave_policy_and_features_as_they_were(da
     assert (features.to_header(), policy.dim) == (before, dim)
 
 
+def test_articles_that_features_know_keep_their_blocks(days):
+    paths = [str(path) for path in logs.read(days).paths]
+    ids = sorted({int(i) for event in logs.read(days) for i in event.arms})
+    features = UserArmCrosses(3, articles=80, constant=True)
+    features.follow({"ids": [10**6, ids[-1]]})
+    assert with_articles(features, paths, workers=1).to_header()["ids"][:2] == [10**6, ids[-1]]
+    assert features.to_header()["ids"] == [10**6, ids[-1]], "what was given is not changed"
+
+
 def test_files_of_a_log_need_features():
     with pytest.raises(SettingsError, match="needs `read`, or a policy that was built with features="):
         fit(paper.linucb(DIM), ["day.parquet"], workers=1)

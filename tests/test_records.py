@@ -520,5 +520,7 @@ def test_rows_of_pandas_are_users_and_items():
         expected = other.arms(users.iloc[0].to_dict(), [row.to_dict() for row in rows]).tocsr()
     assert one.names == other.names
     assert (got != expected).nnz == 0
+    with pytest.raises(InputError, match="a row of pandas"):
+        one.arms(users, rows)
     rows[1]["size"] = 3.0  # changed in place: seen
     assert one.arms(users.iloc[0], rows).tocsr()[1].sum() != got[1].sum()

@@ -132,12 +132,12 @@ def fit(
     (2000, array([1., 2., 3.]))
     """
     _check(policy, policy.dim)
-    by_id, dim, known = isinstance(policy, DisjointLinUCB), policy.dim, policy.features
+    by_id, dim, known = isinstance(policy, DisjointLinUCB), policy.dim, None
     where: dict[str, Any] = {"workers": workers, "cluster": cluster}
     if read is None:
-        if known is None:
+        if policy.features is None:
             raise SettingsError("fit needs `read`, or a policy that was built with features=, for files of a log.")
-        known = with_articles(known, shards, disjoint=by_id, **where)
+        known = with_articles(policy.features, shards, disjoint=by_id, **where)
         dim = max(known.dim, dim) if known.grows else dim
         _check(policy, dim)
         read = partial(shown_rows, features=known, disjoint=by_id)
@@ -219,7 +219,7 @@ def with_articles(features: FeatureMap, paths: Sequence[str], *, disjoint: bool 
                 pass
     if not isinstance(features, UserArmCrosses):
         return features
-    found: dict[int, None] = {}
+    found: dict[int, None] = dict.fromkeys(features.numbers.of)
     for ids in parallel.in_order(parallel.parallel_map(_articles, list(paths), **where)):
         found |= dict.fromkeys(ids)
     return from_header({**features.to_header(), "ids": list(found)})

@@ -304,7 +304,8 @@ def as_record(x: Any) -> Mapping[Any, Any] | None:
     """A dict, or what is like one: a row of a pandas table; None if it is neither."""
     if isinstance(x, Mapping):
         return x
-    return x.to_dict() if hasattr(x, "to_dict") and hasattr(x, "index") else None
+    row = hasattr(x, "to_dict") and hasattr(x, "index") and not hasattr(x, "columns")
+    return x.to_dict() if row else None
 
 
 def text_of(number: float) -> str:
