@@ -71,6 +71,8 @@ def as_numbers(values: Any, expected: str) -> NDArray[Any]:
 
 def _advice(values: Any) -> str:
     named = isinstance(values[0] if isinstance(values, list) and values else values, dict) or hasattr(values, "columns")
+    if hasattr(values, "to_dict") and not named:
+        return " A row of pandas with text is a dict by row.to_dict(), for features to take."
     return " Features(dim=2**18) makes rows of dicts and of text: user(x) of one, table(X) of many." if named else ""
 
 

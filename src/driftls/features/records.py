@@ -326,7 +326,7 @@ class Features(FeatureMap):
             spaces = ([str(name) for name in space.columns] for space in (self._users, self._items))
             self._untold += never_seen(self.cross, self.categories, *spaces)
         while self._untold:
-            warnings.warn(self._untold.pop(), stacklevel=4)
+            warnings.warn(self._untold.pop(), stacklevel=3)
 
     def _have_user(self, names: int) -> None:
         """Room for the names of one user."""
