@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import CorruptFileError
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import UNITS
 from driftls.kernels.units import FEW, JUMP
-from driftls.persistence import checked, expect
+from driftls.state import State, refuse
 
 Vector = NDArray[np.float64]
 GROWTH, LATER_GROWTH, LATER = 1.25, 1.6, 100.0  # of n until the next look, and from so many rows on
@@ -31,8 +30,10 @@ SOONEST = 1.05  # of n until a feature that has become larger can ask for one
 CONSTANT = 1e-6  # of the mean square: less spread is none
 LEAP = 3.0  # of a unit at a look, up to which coefficients are taken along
 ENOUGH = 0.05  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
+UNLIMITED = 1e300  # no square that is learned is so large
 NUMBERS = ("n", "next_look", "soonest", "constant", "offset", "rewards", "reward_sum", "reward_squares")
 ARRAYS = ("count", "squares", "sums", "means", "unit", "limit")
+POOL = ("pool_count", "pool_squares", "pool_sums", "pool_jumped")
 
 
 class Change(NamedTuple):
@@ -86,26 +87,27 @@ class Units:
 
     def __init__(self, dim: int, *, sparse: bool, intercept: bool, scale: bool, constant: float = 1.0) -> None:
         self.dim, self.sparse, self.intercept, self.scale = dim, sparse, intercept, scale
-        self.arrays = {name: np.zeros(dim) for name in ARRAYS}
-        self.arrays["unit"][:] = 1.0
         self.frame = Frame(UNITS)
-        self._asked: Any = memoryview(self.frame.fields["asked"])  # type: ignore[arg-type]
-        self.frame.set(**self.arrays, dim=dim, next_look=1.0, constant=constant)
-        self.frame.set(intercept=intercept, centred=intercept and not sparse)
-        if not sparse:
-            self.frame.set(**{f"pool_{name}": np.zeros(dim) for name in ("count", "squares", "sums", "jumped")})
-        if not scale:
-            self.arrays["limit"][:] = np.inf
-            self.arrays["count"][:] = 1.0  # nothing is ever seen for the first time
+        self._asked: Any = memoryview(self.frame.fields["asked"])
+        self.frame.set(dim=dim, next_look=1.0, constant=constant, intercept=intercept, centred=intercept and not sparse)
+        self._kept = State(self.frame, dict.fromkeys(ARRAYS, ("dim",)), {"dim": dim}, NUMBERS)
+        self._pool = State(self.frame, {} if sparse else dict.fromkeys(POOL, ("dim",)), {"dim": dim})
+        self.arrays = self._kept.arrays
+        self._unseen(0)
+
+    def _unseen(self, first: int) -> None:
+        """Features from this one on are new; where nothing is scaled, none is ever seen for the first time."""
+        self.arrays["unit"][first:] = 1.0
+        if not self.scale:
+            self.arrays["limit"][first:], self.arrays["count"][first:] = UNLIMITED, 1.0
 
     def grow(self, dim: int) -> None:
         """Measure `dim` features from now on; those that are new were never seen."""
         if dim > self.dim:
-            fresh = Units(dim, sparse=self.sparse, intercept=self.intercept, scale=self.scale)
-            for name, array in fresh.frame.arrays.items():
-                array[: self.dim] = self.frame.arrays[name]
-            self.dim, self.arrays = dim, fresh.arrays
-            self.frame.set(**fresh.frame.arrays, dim=dim)
+            self._kept.widen(dim)
+            self._pool.widen(dim)
+            before, self.dim, self.frame["dim"] = self.dim, dim, dim
+            self._unseen(before)
 
     @property
     def asked(self) -> bool:
@@ -135,17 +137,12 @@ class Units:
         after = before if constant is None else constant
         scale, least = unit / arrays["unit"], np.where(count < FEW, 1.0 / LEAP, 0.0)
         change = Change(scale, (arrays["means"] - mean) * unit, least, before, after, offset - frame["offset"])
-        if n > 64.0 and not force and self._small(change):
+        moved = max(np.abs(scale - 1.0).max(), np.abs(change.shift).max(), abs(after / before - 1.0))
+        if n > 64.0 and not force and moved < ENOUGH:
             return None
         arrays["unit"][:], arrays["means"][:] = unit, mean
         frame.set(constant=after, offset=offset)
         return change
-
-    def _small(self, change: Change) -> bool:
-        moved = max(
-            np.abs(change.scale - 1.0).max(), np.abs(change.shift).max(), abs(change.after / change.before - 1.0)
-        )
-        return bool(moved < ENOUGH)
 
     @property
     def reward_variation(self) -> float:
@@ -163,25 +160,10 @@ class Units:
 
     def snapshot(self) -> tuple[dict[str, float], dict[str, Vector]]:
         """Numbers and arrays, for a file."""
-        return {name: self.frame[name] for name in NUMBERS}, {name: array.copy() for name, array in self.arrays.items()}
+        return self._kept.snapshot()
 
     def restore(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
         """What `snapshot` wrote down."""
-        found = {name: expect(arrays, name, (self.dim,), np.float64) for name in ARRAYS}
-        kept = {name: checked(numbers.get(name), float) for name in NUMBERS}
-        good = kept["constant"] > 0.0 and (found["unit"] > 0.0).all() and not np.isnan(list(kept.values())).any()
-        if not good or not all(np.isfinite(array).all() for name, array in found.items() if name != "limit"):
-            raise CorruptFileError("the units of features are not as they can be. Restore the file from a copy.")
-        for name, array in found.items():
-            self.arrays[name][:] = array
-        self.frame.set(**kept)
-
-
-def widened(old: NDArray[Any], into: NDArray[Any], before: int, after: int) -> NDArray[Any]:
-    """What was kept of `before` features, written into the array of one that has `after`; the intercept stays last."""
-    at = [
-        np.append(np.arange(before), after)[:size] if size != wider else np.arange(size)
-        for size, wider in zip(old.shape, into.shape)
-    ]
-    into[np.ix_(*at)] = old
-    return into
+        kept, found = self._kept.read(numbers, arrays)
+        refuse(not (kept["constant"] > 0.0 and (found["unit"] > 0.0).all()), "unit")
+        self._kept.fill(kept, found)

@@ -9,65 +9,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import Draws
-from driftls.errors import CorruptFileError, SettingsError
+from driftls.errors import SettingsError
+from driftls.kernels import bounds, centred, phi, sampling, score
+from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import WIDTH
-from driftls.persistence import checked, expect
-from driftls.trackers import RLS, Tracker
+from driftls.schedules import ridge
+from driftls.state import Arrays, Shape, State, refuse
+from driftls.trackers import RAW, RLS, Tracker
 from driftls.units import Change
 
-Arrays = dict[str, NDArray[Any]]
-OWN_ARRAYS = ("extra", "gram", "inverse")  # of a tracker of the width's own; no width reads its theta
+LARGEST_DIM = 30_000
+FIRST_PRODUCTS = 64  # arms
+BLAS_FROM = 17  # features: for fewer a call of BLAS costs more than it saves
+NO_INVERSE = (
+    "this RLS keeps no inverse, so it has no widths. Use method='sherman-morrison' (or 'inverse', which is O(d^3) a "
+    "row) with a ridge above 0."
+)
 
 
 class WidthState:
-    """The state of a width, for one tracker.
+    """The state of a width for one tracker that was started; this one keeps nothing, and all widths are 0.
 
-    Parameters
-    ----------
-    tracker : Tracker
-        That was started.
-    parts : dict
-        Score, width2, enter, open, same, begin: those that the width has.
-    arrays : dict
-        State, by the name of its field.
-    lines, by_slot : tuple of str
-        Names of state with d numbers, and with one number, for each arm that recurs.
-    slots : int
-        For how many arms there is room.
-    own : Tracker, optional
-        Sums that the tracker does not keep.
-    **fields
-        Settings, and room to work in.
+    A subclass says which parts serve it (score, width2, enter, open, same, begin), the shapes of its arrays (of those
+    with something for each arm that recurs apart), and which numbers of the record a file must have. `_begin` refuses a
+    tracker that it cannot go with, and writes what does not begin at 0.
     """
 
-    numbers: ClassVar[tuple[str, ...]] = ()  # of the record, which a file keeps
+    parts: ClassVar[dict[str, Part]] = {"score": score.none_score}
+    numbers: ClassVar[tuple[str, ...]] = ()
+    signed: ClassVar[tuple[str, ...]] = ()  # those that may be below 0
+    shapes: ClassVar[dict[str, Shape]] = {}
+    by_slot: ClassVar[dict[str, Shape]] = {}  # where there is room for arms that recur
     columns: ClassVar[bool] = False  # for sparse rows, what all arms have of a feature is adjacent
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        parts: dict[str, Part],
-        *,
-        arrays: Arrays | None = None,
-        lines: tuple[str, ...] = (),
-        by_slot: tuple[str, ...] = (),
-        slots: int = 0,
-        own: Tracker | None = None,
-        **fields: Any,
-    ) -> None:
-        self.tracker, self.own, self.dim, self.sparse = tracker, own, tracker.inner, bool(tracker.sparse)
+    def __init__(self, tracker: Tracker, draws: Draws, slots: int = 0, **settings: Any) -> None:
+        self.tracker, self.dim, self.sparse = tracker, tracker.inner, bool(tracker.sparse)
+        self.own: RLS | None = None  # sums that the tracker does not keep
         self.frame = Frame(WIDTH)
-        self.arrays: Arrays = {} if arrays is None else arrays
-        self._lines, self._by_slot = lines, by_slot
-        stride = 1 if self.sparse else 0
-        self.frame.set(**parts, **self.arrays, dim=self.dim, line=self.dim, stride=stride, discount=1.0)
-        self.frame.set(**fields)
-        if own is not None:
-            own.start(self.sparse)
-            self.frame["own"] = own.frame
-        if lines:
-            self.grow(slots)
+        self.frame.set(**self.parts, **draws.fields(), dim=self.dim, line=self.dim, stride=self.sparse, discount=1.0)
+        self.settings = settings
+        self._begin()
+        arms = (
+            {**self.by_slot, "live": ("slots", np.int64), "sizes": ("slots", np.int64)}
+            if self.by_slot and slots
+            else {}
+        )
+        turned = tuple(name for name, shape in arms.items() if "dim" in shape and self.columns and self.sparse)
+        sizes = {"dim": self.dim, "slots": slots, "steps": settings.get("steps", 0)}
+        self._kept = State(self.frame, {**self.shapes, **arms}, sizes, self.numbers, columns=turned)
+        self.arrays = self._kept.arrays
+        if self.by_slot:
+            self._line_up(slots)
+        self._made()
+
+    def _begin(self) -> None:
+        """Numbers of the record that do not begin at 0, from the width's settings."""
+
+    def _made(self) -> None:
+        """All arrays are there, and 0: fill those that begin otherwise, or are found from others."""
 
     def read(self, draws: Draws) -> None:
         """Draw from this tape from now on."""
@@ -75,7 +75,7 @@ class WidthState:
 
     def attend(self) -> None:
         """The part `enter` asks for what it cannot do itself."""
-        if isinstance(self.own, RLS):
+        if self.own is not None:
             self.own.attend()
             self.own.keep_ready()
 
@@ -114,19 +114,11 @@ class WidthState:
 
     def grow(self, slots: int) -> None:
         """Have room for so many recurring arms; nothing is lost."""
-        old = {name: self.arrays.get(name) for name in (*self._lines, *self._by_slot, "live", "sizes")}
-        columns = self.sparse and self.columns
-        for name, before in old.items():
-            if name in self._lines:
-                array: NDArray[Any] = np.zeros((self.dim, slots)).T if columns else np.zeros((slots, self.dim))
-            else:
-                array = np.zeros(slots, dtype=np.int64 if name in ("live", "sizes") else np.float64)
-            if before is not None:
-                array[: len(before)] = before
-            self.arrays[name] = array
-        self.frame.set(**{name: self.arrays[name] for name in old}, slots=slots)
-        if columns:
-            self.frame.set(line=1, stride=slots)
+        self._kept.lengthen(slots=slots)
+        self._line_up(slots)
+
+    def _line_up(self, slots: int) -> None:
+        self.frame.set(slots=slots, **({"line": 1, "stride": slots} if self.sparse and self.columns else {}))
 
     def drop(self, slot: int) -> None:
         """An arm has gone, and its slot may be given to another one."""
@@ -136,46 +128,60 @@ class WidthState:
 
     def snapshot(self) -> tuple[dict[str, float], Arrays]:
         """Numbers and arrays from which `restore` makes the same state."""
-        numbers = {name: float(self.frame[name]) for name in self.numbers}
-        arrays = {name: np.array(array, order="C") for name, array in self.arrays.items()}
+        numbers, arrays = self._kept.snapshot()
         if self.own is not None:
-            numbers |= {f"own.{name}": float(self.own.frame[name]) for name in self.own.numbers}
-            arrays |= {f"own.{name}": array.copy() for name, array in self._own_arrays().items()}
+            for kept, own in zip((numbers, arrays), self.own.kept.snapshot()):
+                kept |= {f"own.{name}": value for name, value in own.items()}
         return numbers, arrays
 
     def restore(self, numbers: dict[str, float], arrays: Arrays) -> None:
         """Stand where `snapshot` did; a file may say anything, so all of it is looked at first."""
-        own = {} if self.own is None else self._own_arrays()
-        names = [*self.numbers, *(f"own.{name}" for name in (self.own.numbers if self.own is not None else ()))]
-        kept = {name: number(numbers, name) for name in names}
-        found = {name: finite(arrays, name, array) for name, array in self.arrays.items()}
-        found_own = {name: finite(arrays, f"own.{name}", array) for name, array in own.items()}
-        self._check(kept, found)
-        for name, value in kept.items():
-            frame = self.own.frame if self.own is not None and name.startswith("own.") else self.frame
-            frame[name.removeprefix("own.")] = value
-        for name, array in found.items():
-            self.arrays[name][...] = array
-        for name, array in found_own.items():
-            own[name][...] = array
+        states = [(self._kept, ""), *([] if self.own is None else [(self.own.kept, "own.")])]
+        found = [state.read(numbers, arrays, prefix) for state, prefix in states]
+        for name, value in (pair for kept, _ in found for pair in kept.items()):
+            refuse(value < 0.0 and name not in self.signed, name)
+        self._check(*found[0])
+        for (state, _), kept in zip(states, found):
+            state.fill(*kept)
         self._restored()
-
-    def _own_arrays(self) -> Arrays:
-        assert self.own is not None
-        return {name: self.own.frame.arrays[name] for name in OWN_ARRAYS if name in self.own.frame.arrays}
 
     def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
         """Refuse what would lead a kernel out of an array, or to divide by 0."""
+        for name in ("ridge", "scale"):
+            refuse(name in numbers and not numbers[name] > 0.0, name)
+        for name in ("squares", "bounds", "stamps"):
+            refuse(name in arrays and (arrays[name] < 0.0).any(), name)
         if "live" in arrays:
             sizes, live = arrays["sizes"], arrays["live"]
             refuse(((sizes < 0) | (sizes > self.dim) | ((live != 0) & (live != 1))).any(), "live")
 
     def _restored(self) -> None:
-        """All was filled from a file."""
+        """All was filled from elsewhere."""
 
 
 class ExactState(WidthState):
     """An exact inverse: the tracker's, or that of an RLS of its own; and bounds of the widths of arms that recur."""
+
+    parts: ClassVar[dict[str, Part]] = {"score": bounds.bounded_score, "width2": bounds.bounded_width2}
+    by_slot: ClassVar[dict[str, Shape]] = {"arms": ("slots", "dim"), "bounds": ("slots",), "stamps": ("slots",)}
+
+    def _begin(self) -> None:
+        tracker = self.tracker
+        if isinstance(tracker, RLS):
+            if not tracker.frame.arrays["inverse"].size:
+                raise SettingsError(NO_INVERSE)
+            self.keeper, total = tracker, tracker.total_ridge(max(len(tracker), 1))
+        else:
+            total, discount = constant_ridge(tracker), discount_of(tracker)
+            # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
+            method = "sherman-morrison" if discount == 1.0 else "inverse"
+            own = RLS(tracker.inner, regularisation=ridge(total), discount=discount, method=method, **RAW)
+            own.start(self.sparse)
+            self.keeper = self.own = own
+            self.frame.set(own=own.frame, enter=score.exact_own_enter)
+        self.frame["ridge"] = total
+        if self.dim >= BLAS_FROM:
+            self.reserve(FIRST_PRODUCTS)
 
     def set_ridge(self, total: float) -> None:
         """The inverse is the tracker's, which has made it anew."""
@@ -188,39 +194,43 @@ class ExactState(WidthState):
         if arms > self.frame["room"] and not self.sparse:
             self.frame.set(products=np.zeros((arms, self.dim)), room=arms, blas=dgemm())
 
-    def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
-        super()._check(numbers, arrays)
-        if "bounds" in arrays:
-            refuse((arrays["bounds"] < 0.0).any() or (arrays["stamps"] < 0.0).any(), "bounds")
-
     def snapshot(self) -> tuple[dict[str, float], Arrays]:
         """Bounds of another version of the inverse are worth nothing, and the version is not kept."""
         numbers, arrays = super().snapshot()
-        keeper = self.tracker if self.own is None else self.own
-        if "stamps" in arrays and self.frame["version"] != keeper.frame["version"]:
+        if "stamps" in arrays and self.frame["version"] != self.keeper.frame["version"]:
             arrays["stamps"][:] = 0.0
         return numbers, arrays
 
     def _restored(self) -> None:
-        self.frame["version"] = (self.tracker if self.own is None else self.own).frame["version"]
+        self.frame["version"] = self.keeper.frame["version"]
 
 
 class DiagonalState(WidthState):
     """Sums of squares, and what is found from them once a row."""
 
+    parts: ClassVar[dict[str, Part]] = {
+        **{"score": score.diagonal_score, "width2": score.diagonal_width2, "enter": score.diagonal_enter}
+    }
     numbers = ("scale", "ridge")
+    shapes: ClassVar[dict[str, Shape]] = {"squares": ("dim",)}
+
+    def _begin(self) -> None:
+        self.frame.set(scale=1.0, discount=discount_of(self.tracker), ridge=constant_ridge(self.tracker))
+        self.frame["spread"] = np.zeros(self.dim)
 
     def variances(self) -> NDArray[np.float64]:
         """The diagonal of (A + ridge I)^-1, as if A were diagonal."""
         return np.asarray(1.0 / (self.frame["ridge"] + self.frame["scale"] * self.arrays["squares"]))
 
-    def keep_spread(self) -> None:
+    def _made(self) -> None:
         """1/(ridge + s_j) afresh; where rows are discounted, kernels do not read it."""
         self.frame.arrays["spread"][:] = self.variances()
 
+    _restored = _made
+
     def set_ridge(self, total: float) -> None:
         self.frame["ridge"] = total
-        self.keep_spread()
+        self._made()
 
     def change_units(self, change: Change) -> None:
         """In their new scale; of dense rows, whose mean moves too, afresh from the rows held, as a sample of all."""
@@ -230,54 +240,45 @@ class DiagonalState(WidthState):
             squares[:] = np.einsum("ij,ij->j", X, X) * (history.seen / len(history))
         else:
             squares *= np.append(change.scale, change.after / change.before)[: self.dim] ** 2
-        self.keep_spread()
-
-    def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
-        refuse(not (numbers["ridge"] > 0.0 and numbers["scale"] > 0.0), "ridge")
-        refuse((arrays["squares"] < 0.0).any(), "squares")
-
-    def _restored(self) -> None:
-        self.keep_spread()
+        self._made()
 
 
 class CentredState(WidthState):
     """Number, sums and sums of squares of a model's rows, and the width that they leave where all features are 0."""
 
-    numbers = ("scale", "ridge", "n")
+    parts: ClassVar[dict[str, Part]] = {
+        **{"score": centred.centred_score, "width2": centred.centred_width2, "enter": centred.centred_enter}
+    }
+    numbers = ("scale", "ridge", "n", "rest")
+    signed = ("rest",)
+    shapes: ClassVar[dict[str, Shape]] = dict.fromkeys(("squares", "sums", "share"), ("dim",))
+
+    def _begin(self) -> None:
+        if not self.tracker.intercept:
+            raise SettingsError("CentredWidth needs a tracker with an intercept. Build it with intercept=True.")
+        self.frame.set(scale=1.0, discount=discount_of(self.tracker), ridge=constant_ridge(self.tracker))
 
     def set_ridge(self, total: float) -> None:
         self.frame["ridge"] = total
-        self.sum_up()
+        self._made()
 
     def stand_at(self, squares: NDArray[np.float64], n: int) -> None:
         raise SettingsError("a warm start is for widths in raw units. Use DiagonalWidth() or ExactWidth().")
 
-    def _weigh(self) -> None:
+    def _restored(self) -> None:
         """lambda0 from the value of the constant."""
         units = self.tracker.units
         assert units is not None
         self.frame["prior"] = self.frame["ridge"] / units.frame["constant"] ** 2
 
-    def snapshot(self) -> tuple[dict[str, float], Arrays]:
-        numbers, arrays = super().snapshot()
-        return numbers, arrays | {"rest": np.array([self.frame["rest"]])}
-
-    def restore(self, numbers: dict[str, float], arrays: Arrays) -> None:
-        rest = finite(arrays, "rest", np.zeros(1))
-        super().restore(numbers, arrays)
-        self.frame["rest"] = rest[0]
-
-    def sum_up(self) -> None:
+    def _made(self) -> None:
         """lambda0, and every feature's share in Q, afresh."""
-        frame = self.frame
-        self._weigh()
-        if not frame["n"]:
-            return
-        sums = self.arrays["sums"]
-        share = sums**2 * self.variances()
-        share[-1] = 0.0
-        self.arrays["share"][:] = share
-        frame["rest"] = share.sum()
+        self._restored()
+        if self.frame["n"]:
+            share = self.arrays["sums"] ** 2 * self.variances()
+            share[-1] = 0.0
+            self.arrays["share"][:] = share
+            self.frame["rest"] = share.sum()
 
     def variances(self) -> NDArray[np.float64]:
         """The diagonal of A^-1, as the width has it."""
@@ -290,28 +291,42 @@ class CentredState(WidthState):
 
     def change_units(self, change: Change) -> None:
         """x_new = scale x + shift, in every row at once."""
-        squares, sums, n = self.arrays["squares"], self.arrays["sums"], self.frame["n"] / self.frame["scale"]
-        if not n:
-            self.sum_up()
-            return
-        s, f = squares[:-1], sums[:-1]
-        s[:] = change.scale**2 * s + 2.0 * change.scale * change.shift * f + n * change.shift**2
-        f[:] = change.scale * f + n * change.shift
-        self.sum_up()
-
-    def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
-        refuse(not (numbers["ridge"] > 0.0 and numbers["scale"] > 0.0), "ridge")
-        refuse((arrays["squares"] < 0.0).any(), "squares")
-
-    def _restored(self) -> None:
-        self._weigh()
+        if n := self.frame["n"] / self.frame["scale"]:
+            s, f = self.arrays["squares"][:-1], self.arrays["sums"][:-1]
+            s[:] = change.scale**2 * s + 2.0 * change.scale * change.shift * f + n * change.shift**2
+            f[:] = change.scale * f + n * change.shift
+        self._made()
 
 
 class PhiState(WidthState):
     """phi by gradient descent on rows that are drawn from the tracker's history."""
 
+    parts: ClassVar[dict[str, Part]] = {
+        **{"score": phi.ucb_score, "width2": phi.phi_width2, "enter": phi.phi_enter},
+        **{"open": phi.phi_open, "same": phi.same, "begin": phi.phi_begin},
+    }
     numbers = ("last_step", "entered", "n", "clamped")
+    shapes: ClassVar[dict[str, Shape]] = {"squares": ("dim",), "drawn": ("steps", np.int64)}
+    by_slot: ClassVar[dict[str, Shape]] = {
+        **dict.fromkeys(("phi", "arms"), ("slots", "dim")),
+        **dict.fromkeys(("P", "Q"), ("slots",)),
+    }
     columns = True
+
+    def _begin(self) -> None:
+        tracker, printed = self.tracker, self.settings["method"] == "printed"
+        if tracker.scale or tracker.intercept:
+            raise SettingsError(
+                "phi follows arms in raw units, and this tracker measures features in units that change on its way. "
+                "Build it with scale=False, intercept=False."
+            )
+        if tracker.history.kind == NOTHING:
+            raise SettingsError("phi draws rows of the tracker's history. Build the tracker with history=Growing().")
+        if discount_of(tracker) < 1.0:
+            raise SettingsError("phi cannot discount rows. Use ExactWidth() or DiagonalWidth().")
+        self.frame.set(steps=self.settings["steps"], step_scale=self.settings["scale"], printed=printed)
+        self.frame.set(windowed=tracker.history.kind == WINDOW, scratch=np.zeros(self.dim))
+        self.frame["ridge"] = 1.0 if printed else constant_ridge(tracker)
 
     def put_aside(self) -> Any:
         return self.arrays["drawn"].copy(), self.frame["clamped"]
@@ -321,46 +336,56 @@ class PhiState(WidthState):
 
     def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
         super()._check(numbers, arrays)
-        held, drawn, live = len(self.tracker.history), arrays["drawn"], arrays["live"] == 1
+        held, drawn = len(self.tracker.history), arrays["drawn"]
         refuse((drawn < 0).any() or (numbers["n"] > 0.0 and (drawn >= held).any()), "drawn")
-        refuse((arrays["squares"] < 0.0).any(), "squares")
-        refuse(not (arrays["P"][live] > 0.0).all(), "P")
+        if "live" in arrays:
+            refuse(not (arrays["P"][arrays["live"] == 1] > 0.0).all(), "P")
 
 
 class SampleState(WidthState):
     """A Cholesky factor, and the direction that was sampled last."""
 
+    parts: ClassVar[dict[str, Part]] = {
+        **{"score": sampling.sampled_score, "width2": sampling.sample_width2},
+        **{"enter": sampling.sample_enter, "begin": sampling.sample_begin},
+    }
+    shapes: ClassVar[dict[str, Shape]] = {"factor": ("dim", "dim"), "direction": ("dim",)}
+
+    def _begin(self) -> None:
+        if discount_of(self.tracker) < 1.0:
+            raise SettingsError("exact samples cannot discount rows. Use ExactWidth() and LinUCB.")
+        self.frame.set(ridge=constant_ridge(self.tracker), scratch=np.zeros(self.dim))
+        if self.dim > LARGEST_DIM:
+            raise SettingsError(f"this width keeps {self.dim} x {self.dim} numbers. Use PhiWidth() or DiagonalWidth().")
+
+    def _made(self) -> None:
+        np.fill_diagonal(self.arrays["factor"], np.sqrt(self.frame["ridge"]))
+
     def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
         refuse(not (np.diag(arrays["factor"]) > 0.0).all(), "factor")
 
 
-def number(numbers: dict[str, float], name: str) -> float:
-    """A number of a file, finite and at least 0."""
-    value = checked(numbers.get(name), float)
-    refuse(not 0.0 <= value < np.inf, name)
-    return value
+def constant_ridge(tracker: Tracker) -> float:
+    """n lambda_n of a tracker, where it is a positive constant; otherwise a width has no unit."""
+    first, later = (n * tracker.regularisation(n) for n in (1, 1000))  # type: ignore[operator]
+    if first <= 0.0 or abs(later - first) > 1e-9 * first:
+        raise SettingsError(
+            "this width needs a constant, positive total ridge: give the tracker regularisation=ridge(total). "
+            "The paper's printed phi (PhiWidth(method='printed')) needs none."
+        )
+    return float(first)
 
 
-def finite(arrays: Arrays, name: str, like: NDArray[Any]) -> NDArray[Any]:
-    """An array of a file, of the shape and kind that is expected, and finite."""
-    array: NDArray[Any] = expect(arrays, name, like.shape, like.dtype)
-    refuse(not np.isfinite(array).all(), name)
-    return array
-
-
-def refuse(wrong: Any, name: str) -> None:
-    """Say that a file cannot be right."""
-    if wrong:
-        raise CorruptFileError(f"`{name}` of the width is not what it can be. Restore the file from a copy.")
+def discount_of(tracker: Tracker) -> float:
+    """By how much rows count less when the next one comes; 1 for a tracker that cannot forget in this way."""
+    return float(getattr(tracker, "discount", 1.0))
 
 
 def dgemm() -> int:
     """The address of BLAS' product of matrices, as SciPy offers it to compiled code."""
     from scipy.linalg import cython_blas
 
-    capsule = cython_blas.__pyx_capi__["dgemm"]
-    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
-    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    return int(pointer_of(capsule, name_of(capsule)))
+    capsule, object_ = cython_blas.__pyx_capi__["dgemm"], ctypes.py_object
+    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, object_)(("PyCapsule_GetName", ctypes.pythonapi))
+    at = ctypes.PYFUNCTYPE(ctypes.c_void_p, object_, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+    return int(at(capsule, name_of(capsule)))

@@ -14,35 +14,31 @@ A width is settings alone. Its `open` makes what it keeps up while a tracker lea
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from driftls.draws import Draws
 from driftls.errors import SettingsError
-from driftls.kernels import bounds, centred, phi, sampling, score
-from driftls.kernels.learn import NOTHING, WINDOW
-from driftls.kernels.parts import Part
-from driftls.schedules import ridge
-from driftls.trackers import RAW, RLS, Tracker
-from driftls.units import widened
-from driftls.width_states import CentredState, DiagonalState, ExactState, PhiState, SampleState, WidthState
+from driftls.state import widened
+from driftls.trackers import RLS, Tracker
+from driftls.width_states import (
+    NO_INVERSE,
+    CentredState,
+    DiagonalState,
+    ExactState,
+    PhiState,
+    SampleState,
+    WidthState,
+)
 
 __all__ = ["CentredWidth", "DiagonalWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
 
-LARGEST_DIM = 30_000
-FIRST_PRODUCTS = 64  # arms
-BLAS_FROM = 17  # features: for fewer a call of BLAS costs more than it saves
-NO_INVERSE = (
-    "this RLS keeps no inverse, so it has no widths. Use method='sherman-morrison' (or 'inverse', which is O(d^3) a "
-    "row) with a ridge above 0."
-)
 
-
-class Width(ABC):
+class Width:
     """How wide the confidence interval of an arm is, or what is sampled in its place; settings alone."""
 
+    state: ClassVar[type[WidthState]]  # what it keeps up; takes its settings
     keeps_arms: ClassVar[bool] = False  # something for each arm that recurs, in a slot
     samples: ClassVar[bool] = False  # scores are random
     lazy: ClassVar[bool] = False  # between two looks, a sparse row brings its own features up to date, and no others
@@ -58,32 +54,24 @@ class Width(ABC):
                 f"{type(self).__name__} has to see every row, but the tracker has learned {len(tracker)} rows "
                 "before. Give the policy an unused tracker, or learn those rows through the policy."
             )
-        state = self._state(tracker, slots)
-        state.read(draws)
-        return state
+        return self.state(tracker, draws, slots, **self.settings())
 
     def reopen(
         self, tracker: Tracker, draws: Draws, slots: int, numbers: dict[str, float], arrays: dict[str, Any]
     ) -> WidthState:
         """The state that `snapshot` wrote down, for a tracker and draws that are where they were."""
-        state = self._state(tracker, slots)
-        state.read(draws)
+        state = self.state(tracker, draws, slots, **self.settings())
         state.restore(numbers, arrays)
         return state
 
     def grow(self, state: WidthState, draws: Draws) -> WidthState:
         """The same state over the features that its tracker has by now; those that are new were never seen."""
         numbers, arrays = state.snapshot()
-        grown = self._state(state.tracker, state.slots)
-        grown.read(draws)
+        grown = self.state(state.tracker, draws, state.slots, **self.settings())
         before, after = (one.dim - state.tracker.intercept for one in (state, grown))
         fresh = grown.snapshot()[1]
         grown.restore(numbers, {name: widened(array, fresh[name], before, after) for name, array in arrays.items()})
         return grown
-
-    @abstractmethod
-    def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        """A new state, or why there can be none for this tracker."""
 
     def draws(self, dim: int) -> int:
         """The most uniforms that a round can use."""
@@ -100,11 +88,10 @@ class Width(ABC):
 class NoWidth(Width):
     """No width at all: the policy is greedy."""
 
+    state = WidthState
+
     def own_sums(self, tracker: Tracker) -> bool:
         return False
-
-    def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        return WidthState(tracker, {"score": score.none_score})
 
 
 class ExactWidth(Width):
@@ -114,6 +101,7 @@ class ExactWidth(Width):
     for their arm to be the best. The choice is the same.
     """
 
+    state = ExactState
     keeps_arms = True
 
     def own_sums(self, tracker: Tracker) -> bool:
@@ -124,27 +112,6 @@ class ExactWidth(Width):
             raise SettingsError(NO_INVERSE)
         return super().open(tracker, draws, slots)
 
-    def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        parts: dict[str, Part] = {"score": bounds.bounded_score, "width2": bounds.bounded_width2}
-        own = None
-        if isinstance(tracker, RLS):
-            if not tracker.frame.arrays["inverse"].size:
-                raise SettingsError(NO_INVERSE)
-            total = tracker.total_ridge(max(len(tracker), 1))
-        else:
-            parts["enter"] = score.exact_own_enter
-            total, discount = constant_ridge(tracker), discount_of(tracker)
-            # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
-            method = "sherman-morrison" if discount == 1.0 else "inverse"
-            own = RLS(tracker.inner, regularisation=ridge(total), discount=discount, method=method, **RAW)
-        recurring: dict[str, Any] = (
-            {"lines": ("arms",), "by_slot": ("bounds", "stamps"), "slots": slots} if slots else {}
-        )
-        state = ExactState(tracker, parts, own=own, ridge=total, **recurring)
-        if not tracker.sparse and tracker.inner >= BLAS_FROM:
-            state.reserve(FIRST_PRODUCTS)
-        return state
-
 
 class DiagonalWidth(Width):
     """sqrt(sum x_j^2/(ridge + s_j)), s_j the sum of squares so far: as if features never overlapped.
@@ -152,18 +119,7 @@ class DiagonalWidth(Width):
     Rows that left a `Window` go on counting; for a width that forgets give the tracker a discount.
     """
 
-    def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        state = DiagonalState(
-            tracker,
-            {"score": score.diagonal_score, "width2": score.diagonal_width2, "enter": score.diagonal_enter},
-            arrays={"squares": np.zeros(tracker.inner)},
-            scale=1.0,
-            discount=discount_of(tracker),
-            ridge=constant_ridge(tracker),
-            spread=np.zeros(tracker.inner),
-        )
-        state.keep_spread()
-        return state
+    state = DiagonalState
 
 
 class CentredWidth(Width):
@@ -173,21 +129,8 @@ class CentredWidth(Width):
     what is special to a user: sqrt(1/(n + lambda0) + sum c_j (x_j - mean_j)^2). O(nnz) an arm and a row.
     """
 
+    state = CentredState
     lazy = True
-
-    def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        if not tracker.intercept:
-            raise SettingsError("CentredWidth needs a tracker with an intercept. Build it with intercept=True.")
-        state = CentredState(
-            tracker,
-            {"score": centred.centred_score, "width2": centred.centred_width2, "enter": centred.centred_enter},
-            arrays={name: np.zeros(tracker.inner) for name in ("squares", "sums", "share")},
-            scale=1.0,
-            discount=discount_of(tracker),
-            ridge=constant_ridge(tracker),
-        )
-        state.sum_up()
-        return state
 
 
 class PhiWidth(Width):
@@ -207,6 +150,7 @@ class PhiWidth(Width):
     An id that comes with other features starts afresh too.
     """
 
+    state = PhiState
     keeps_arms = True
 
     def __init__(self, steps: int | None = None, *, method: str = "regularised", scale: float = 0.3) -> None:
@@ -225,86 +169,15 @@ class PhiWidth(Width):
     def settings(self) -> dict[str, Any]:
         return {"steps": self.steps, "method": self.method, "scale": self.scale}
 
-    def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        if tracker.scale or tracker.intercept:
-            raise SettingsError(
-                "phi follows arms in raw units, and this tracker measures features in units that change on its way. "
-                "Build it with scale=False, intercept=False."
-            )
-        if tracker.history.kind == NOTHING:
-            raise SettingsError("phi draws rows of the tracker's history. Build the tracker with history=Growing().")
-        if discount_of(tracker) < 1.0:
-            raise SettingsError("phi cannot discount rows. Use ExactWidth() or DiagonalWidth().")
-        printed, windowed = self.method == "printed", tracker.history.kind == WINDOW
-        parts = {
-            "score": phi.ucb_score,
-            "width2": phi.phi_width2,
-            "enter": phi.phi_enter,
-            "open": phi.phi_open,
-            "same": phi.same,
-            "begin": phi.phi_begin,
-        }
-        return PhiState(
-            tracker,
-            parts,
-            arrays={"squares": np.zeros(tracker.inner), "drawn": np.zeros(self.steps, dtype=np.int64)},
-            lines=("phi", "arms"),
-            by_slot=("P", "Q"),
-            slots=slots,
-            ridge=1.0 if printed else constant_ridge(tracker),
-            step_scale=self.scale,
-            steps=self.steps,
-            printed=printed,
-            windowed=windowed,
-            scratch=np.zeros(tracker.inner),
-        )
-
 
 class SampleWidth(Width):
     """One exact sample of N(0, (A + ridge I)^-1) a round, O(d^2), from a Cholesky factor kept by rank-one updates."""
 
+    state = SampleState
     samples = True
 
     def draws(self, dim: int) -> int:
         return 2 * dim
-
-    def _state(self, tracker: Tracker, slots: int) -> WidthState:
-        if discount_of(tracker) < 1.0:
-            raise SettingsError("exact samples cannot discount rows. Use ExactWidth() and LinUCB.")
-        total = constant_ridge(tracker)
-        refuse_large(tracker)
-        parts = {
-            "score": sampling.sampled_score,
-            "width2": sampling.sample_width2,
-            "enter": sampling.sample_enter,
-            "begin": sampling.sample_begin,
-        }
-        arrays = {"factor": np.eye(tracker.inner) * np.sqrt(total), "direction": np.zeros(tracker.inner)}
-        return SampleState(tracker, parts, arrays=arrays, ridge=total, scratch=np.zeros(tracker.inner))
-
-
-def constant_ridge(tracker: Tracker) -> float:
-    """n lambda_n of a tracker, where it is a positive constant; otherwise a width has no unit."""
-    first, later = (n * tracker.regularisation(n) for n in (1, 1000))  # type: ignore[operator]
-    if first <= 0.0 or abs(later - first) > 1e-9 * first:
-        raise SettingsError(
-            "this width needs a constant, positive total ridge: give the tracker regularisation=ridge(total). "
-            "The paper's printed phi (PhiWidth(method='printed')) needs none."
-        )
-    return float(first)
-
-
-def discount_of(tracker: Tracker) -> float:
-    """By how much rows count less when the next one comes; 1 for a tracker that cannot forget in this way."""
-    return float(getattr(tracker, "discount", 1.0))
-
-
-def refuse_large(tracker: Tracker) -> None:
-    """d^2 numbers must be affordable."""
-    if tracker.inner > LARGEST_DIM:
-        raise SettingsError(
-            f"this width keeps {tracker.inner} x {tracker.inner} numbers. Use PhiWidth() or DiagonalWidth()."
-        )
 
 
 KINDS: dict[str, type[Width]] = {

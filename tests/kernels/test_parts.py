@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from cases import HISTORIES
 from driftls.history import Growing, Reservoir, Window
-from driftls.trackers import CD, GD, RAW, SAG, SAGA, SVRG, base
+from driftls.trackers import CD, GD, RAW, SAG, SAGA, SVRG, machine
 
 
 def learned(make_tracker, history, matrix, y):
@@ -27,18 +27,18 @@ def test_prefetching_changes_no_result(make_tracker, history, kind, monkeypatch)
     generator = np.random.default_rng(3)
     X = generator.normal(size=(1500, 6)) * (generator.random((1500, 6)) < 0.5)
     y = X @ np.arange(6.0) + generator.normal(size=1500)
-    monkeypatch.setattr(base, "PREFETCH_FROM_BYTES", 1 << 40)
+    monkeypatch.setattr(machine, "PREFETCH_FROM_BYTES", 1 << 40)
     without = learned(make_tracker, history, kind(X), y)
-    monkeypatch.setattr(base, "PREFETCH_FROM_BYTES", 0)
+    monkeypatch.setattr(machine, "PREFETCH_FROM_BYTES", 0)
     for lookahead in (0, 1, 2, 7):
-        monkeypatch.setattr(base, "LOOKAHEAD", lookahead)
-        monkeypatch.setattr(base, "SPARSE_LOOKAHEAD", lookahead)
+        monkeypatch.setattr(machine, "LOOKAHEAD", lookahead)
+        monkeypatch.setattr(machine, "SPARSE_LOOKAHEAD", lookahead)
         np.testing.assert_array_equal(learned(make_tracker, history, kind(X), y), without)
 
 
 def test_prefetching_starts_by_itself_once_a_history_outgrows_the_cache():
     X = np.random.default_rng(3).normal(size=(9000, 16))
-    assert X.nbytes > 2 * base.PREFETCH_FROM_BYTES
+    assert X.nbytes > 2 * machine.PREFETCH_FROM_BYTES
     assert SAGA(16, seed=0, **RAW).partial_fit(X, X[:, 0]).frame["ahead"]
     assert not SAGA(16, seed=0, **RAW).partial_fit(X[:9], X[:9, 0]).frame["ahead"]
     assert not CD(16, history=Growing(), **RAW).partial_fit(X, X[:, 0]).frame["ahead"]  # which draws nothing
@@ -55,14 +55,14 @@ def test_prefetching_never_follows_rows_that_are_still_to_come():
     process(
         "import numpy as np, scipy.sparse as sp\n"
         "from driftls.history import History\n"
-        "from driftls.trackers import SAGA, base\n"
+        "from driftls.trackers import SAGA, machine\n"
         "def garbage(self, name, shape, dtype):\n"
         "    new = np.full(shape, 0 if name == 'start' else 2**62 if name == 'stop' else 1, dtype=dtype)\n"
         "    old = self.arrays.get(name, new[:0])\n"
         "    new[: len(old)] = old\n"
         "    return new\n"
         "History._sized = garbage\n"  # memory as it may come: full of what somebody else left in it
-        "base.PREFETCH_FROM_BYTES = 0\n"
+        "machine.PREFETCH_FROM_BYTES = 0\n"
         "SAGA(3, seed=0, steps=1).partial_fit(sp.csr_array(np.ones((3000, 3))), np.ones(3000))\n"
     )
 

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from driftls import Normalised
 from driftls.errors import DimensionError, DriftlsError, InputError, SettingsError
 from driftls.history import Mapped
+from driftls.inputs import Rows
 from driftls.policies import DisjointLinUCB
 from driftls.testing.trackers import same_snapshot, same_tracker
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
@@ -265,3 +266,22 @@ def test_a_tracker_survives_that_memory_ends_while_its_stage_grows(nth, monkeypa
         patch.setattr("driftls.stage.np.zeros", ends)
         tracker.predict(large)
     np.testing.assert_array_equal(tracker.predict(large), twin.predict(large))
+
+
+@pytest.mark.parametrize("kind", [GD, SVRG, SAG, SAGA, CD, Diagonal, RLS, OLS])
+def test_a_tracker_without_dim_is_called_by_its_own_name(kind):
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\.__init__\(\) missing.*'dim'"):
+        kind()
+
+
+@pytest.mark.parametrize("stage", ["new", "dense", "sparse"])
+def test_one_sparse_row_has_one_prediction_in_all_its_forms(stage):
+    tracker, at, value = started(stage), np.array([0, 2], np.int32), np.array([1.0, -2.0])
+    one, two = Rows(at, value, np.array([0, 2]), 3), Rows(at, value, np.array([0, 1, 2]), 3)
+    vector = tracker.predict(np.array([1.0, 0.0, -2.0]))
+    for row in (one, one._replace(start=[0, 2]), (at, value), ([0, 2], [1.0, -2.0])):
+        assert type(tracker.predict(row)) is float
+        assert tracker.predict(row) == vector
+    assert tracker.predict(two).shape == (2,)
+    with pytest.raises(DimensionError, match="3 features"):
+        tracker.predict(one._replace(dim=4))

@@ -6,6 +6,7 @@ import contextlib
 import os
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from driftls import persistence
 from driftls.errors import CorruptFileError, FileFormatError, SettingsError
-from driftls.history.rows import CLOSED, Array, History
+from driftls.history.rows import CLOSED, DENSE, SPARSE, Array, History
 from driftls.kernels.learn import GROWING
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import COUNTS
@@ -38,6 +39,7 @@ class Mapped(History):
             self.path = Path(path)
         except TypeError:
             raise SettingsError(f"path must be the name of a folder, got {path!r}.") from None
+        self._sized = partial(sized, self.path)
         self._release: weakref.finalize[..., Any] | None = None  # calling it lets go of the folder
 
     def __repr__(self) -> str:
@@ -47,7 +49,7 @@ class Mapped(History):
         if self.dim:
             super().open(dim, sparse)  # says that it serves one tracker
         with self._taken():
-            if (self.path / "settings").exists() and self._kept()[2] > 0:
+            if (self.path / "settings").exists() and self._told()[2] > 0:
                 raise SettingsError(
                     f"{self.path} already holds rows. Load the tracker that was saved with them, choose another "
                     "folder, or learn them anew: X, y = Mapped.read(path); tracker.partial_fit(X, y)."
@@ -118,23 +120,6 @@ class Mapped(History):
             if array is not None:
                 array.flush()
 
-    def _sized(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        file, size = self.path / name, max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 8)
-        with open(file, "a+b") as handle:
-            before = os.fstat(handle.fileno()).st_size
-            try:  # blocks are taken now: a disk that is full must not be noticed by writing to memory
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(handle.fileno(), 0, size)
-                else:
-                    handle.write(b"\0" * max(size - before, 0))
-            except OSError as error:
-                with contextlib.suppress(OSError):
-                    os.truncate(file, before)
-                raise SettingsError(
-                    f"{file}: no room for {size} bytes ({error.strerror}). Nothing was learned; make room on the disk."
-                ) from error
-        return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
-
     def change_units(self, change: Change) -> None:
         if len(self):
             self._changes[0] += 1  # first: a process that ends meanwhile leaves rows that fit no tracker
@@ -151,7 +136,7 @@ class Mapped(History):
         return {}
 
     def restore(self, dim: int, sparse: bool, header: dict[str, Any], arrays: dict[str, Array]) -> None:
-        found, held = self._kept(), whole(header, "held")
+        found, held = self._told(), whole(header, "held")
         with self._taken():
             wrong = ""
             if found[:2] != (dim, sparse):
@@ -174,13 +159,13 @@ class Mapped(History):
             used = rows["indices"].size if sparse else 0
             self.counts.set(held=held, seen=max(whole(header, "seen"), held), used=used)
 
-    def _kept(self) -> tuple[int, bool, int]:
+    def _told(self) -> tuple[int, bool, int]:
         """Dimension and kind of the folder's rows, and how many it says that it holds."""
         if not (self.path / "settings").exists():
             raise FileFormatError(f"{self.path} holds no rows: settings is missing. Check the folder's name.")
         _, settings = persistence.read(self.path / "settings")
         dim, sparse = expect(settings, "shape", (2,), np.int64).tolist()
-        names = ["counts", "y", "values", *(("start", "stop", "indices") if sparse else ())]
+        names = ["counts", *(SPARSE if sparse else DENSE)]
         missing = [name for name in names if not (self.path / name).is_file()]
         if missing:
             raise FileFormatError(f"{self.path}: {', '.join(missing)} is missing. Restore the folder from a copy.")
@@ -211,7 +196,26 @@ class Mapped(History):
     def read(cls, path: str | os.PathLike[str]) -> tuple[Any, NDArray[np.float64]]:
         """X and y of a folder's rows, copied into memory; its tracker may be learning meanwhile."""
         folder = cls(path)
-        folder.dim, folder.sparse, held = folder._kept()  # counted first, and read then: files only grow
+        folder.dim, folder.sparse, held = folder._told()  # counted first, and read then: files only grow
         folder.counts["held"] = held
         folder.arrays = folder._rows(held)
         return folder.matrix()
+
+
+def sized(folder: Path, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """The array that a file of the folder holds, in which there is room for this shape from now on."""
+    file, size = folder / name, max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 8)
+    with open(file, "a+b") as handle:
+        before = os.fstat(handle.fileno()).st_size
+        try:  # blocks are taken now: a disk that is full must not be noticed by writing to memory
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(handle.fileno(), 0, size)
+            else:
+                handle.write(b"\0" * max(size - before, 0))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.truncate(file, before)
+            raise SettingsError(
+                f"{file}: no room for {size} bytes ({error.strerror}). Nothing was learned; make room on the disk."
+            ) from error
+    return np.memmap(file, dtype=dtype, mode="r+", shape=shape)

@@ -6,16 +6,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from driftls.errors import CorruptFileError, SettingsError
 from driftls.kernels.learn import GROWING, NOTHING, RESERVOIR, WINDOW
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import COUNTS, ROWS
 from driftls.persistence import expect, whole
-from driftls.units import Change, widened
+from driftls.state import Shape, State
+from driftls.units import Change
 
 Array = NDArray[Any]
+DENSE: dict[str, Shape] = {"y": ("rows",), "values": ("rows", "dim")}
+SPARSE: dict[str, Shape] = {
+    **{"y": ("rows",), "start": ("rows", np.int64), "stop": ("rows", np.int64)},
+    **{"indices": ("entries", np.int32), "values": ("entries",)},
+}
 FIRST_BYTES = 1 << 16
 ROWS_KEPT = 100_000  # a model, by default: docs/math/history.md has why so many, and why the newest
 CLOSED = "this history was closed. Load the tracker again to go on with its rows."
@@ -33,6 +39,8 @@ class History:
     def __init__(self) -> None:
         self.capacity: int | None = None
         self.arrays: dict[str, Array] = {}
+        self._kept: State  # from the first rows on
+        self._sized: Any = None  # makes arrays elsewhere than in memory
         self.frame, self.counts = Frame(ROWS), Frame(COUNTS)
         self.dim, self.sparse, self.closed = 0, False, False
 
@@ -74,25 +82,14 @@ class History:
 
     def _resize(self, length: int, arena: int) -> None:
         """Have room for so many rows and, if they are sparse, for so many entries; what is there stays."""
-        shapes: dict[str, tuple[tuple[int, ...], DTypeLike]] = {"y": ((length,), np.float64)}
-        if self.sparse:
-            shapes |= {"start": ((length,), np.int64), "stop": ((length,), np.int64)}
-            shapes |= {"indices": ((arena,), np.int32), "values": ((arena,), np.float64)}
+        if self.arrays:
+            self._kept.lengthen(rows=length, entries=arena)
         else:
-            shapes["values"] = ((length, self.dim), np.float64)
-        self.arrays = {name: self._sized(name, *shape) for name, shape in shapes.items()}
-        self.frame.set(**self.arrays, sparse=self.sparse, dim=self.dim, count=length, room=arena)
+            shapes, sizes = SPARSE if self.sparse else DENSE, {"dim": self.dim, "rows": length, "entries": arena}
+            self._kept = State(self.frame, shapes, sizes, make=self._sized)
+            self.arrays = self._kept.arrays
+        self.frame.set(sparse=self.sparse, dim=self.dim, count=length, room=arena)
         self.counts.set(kind=self.kind, capacity=length if self.capacity is None else self.capacity)
-
-    def _sized(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An array of this shape, with what the present one of that name has."""
-        old = self.arrays.get(name)
-        if old is not None and old.shape == shape:
-            return old
-        new = np.zeros(shape, dtype=dtype)
-        if old is not None:
-            new[: len(old)] = old
-        return new
 
     def reserve(self, count: int, nnz: int) -> None:
         """Make room for `count` more rows with `nnz` entries in all."""
@@ -163,8 +160,8 @@ class History:
             index = self.arrays["indices"]
             index[index == before] = after
         elif self.arrays:
-            values = np.zeros((len(self.arrays["values"]), dim))  # first: it may fail
-            self.frame["values"] = self.arrays["values"] = widened(self.arrays["values"], values, before, after)
+            self._kept.constant = self.dim > before
+            self._kept.widen(dim)
         self.dim = dim
         self.frame["dim"] = dim
 
@@ -177,13 +174,12 @@ class History:
 
     def saved_arrays(self) -> dict[str, Array]:
         """The rows, for a file."""
-        held = len(self)
         if not self.arrays:
             return {}
-        if not self.sparse:
-            return {"values": self.arrays["values"][:held], "y": self.arrays["y"][:held]}
-        start, index, value = self._packed()
-        return {"start": start, "indices": index, "values": value, "y": self.arrays["y"][:held]}
+        if self.sparse:
+            start, index, value = self._packed()
+            packed = {"start": start[:-1], "stop": start[1:], "indices": index, "values": value}
+        return {name: array[: len(self)] for name, array in self.arrays.items()} | (packed if self.sparse else {})
 
     def restore(self, dim: int, sparse: bool, header: dict[str, Any], arrays: dict[str, Array]) -> None:
         """Fill a new history with what was saved; shapes and indices are looked at before anything is allocated."""
@@ -194,26 +190,26 @@ class History:
             return
         if held > seen or held > self._most(held):
             raise CorruptFileError(f"the history says that it holds {held} of {seen} rows, more than it can.")
-        y, used = expect(arrays, "y", (held,), np.float64), 0
-        if sparse:
-            start = expect(arrays, "start", (held + 1,), np.int64)
-            used = arrays["indices"].size if "indices" in arrays else 0
-            index = expect(arrays, "indices", (used,), np.int32)
-            if start[0] != 0 or start[-1] != used or (np.diff(start) < 0).any():
-                raise CorruptFileError("the history's rows do not lie within its entries.")
-            falls = np.diff(index) <= 0
-            falls[np.setdiff1d(start[1:-1], [0, used]) - 1] = False
-            if used and (index.min() < 0 or index.max() >= dim or falls.any()):
-                raise CorruptFileError(f"the history's indices do not increase within 0 ... {dim - 1}.")
-        values = expect(arrays, "values", (used,) if sparse else (held, dim), np.float64)
-        if not (np.isfinite(values).all() and np.isfinite(y).all()):
-            raise CorruptFileError("the history's rows are not finite.")
+        expect(arrays, "y", (held,), np.float64)
+        used = len(arrays.get("indices", ())) if sparse else 0
+        if sparse and not within(arrays, held, used, dim):
+            raise CorruptFileError(f"the history's rows do not lie within its entries, or within 0 ... {dim - 1}.")
+        expect(arrays, "values", (used,) if sparse else (held, dim), np.float64)
         self.reserve(held, used)
-        self.arrays["y"][:held], self.arrays["values"][: len(values)] = y, values
-        if sparse:
-            self.arrays["start"][:held], self.arrays["stop"][:held] = start[:-1], start[1:]
-            self.arrays["indices"][:used] = index
+        self._kept.fill(*self._kept.read({}, arrays, rows=held, entries=used))
         self.counts.set(seen=seen, held=held, used=used)
+
+
+def within(arrays: dict[str, Array], held: int, used: int, dim: int) -> bool:
+    """Whether so many sparse rows fill so many entries, and their indices increase within `dim` features."""
+    start, stop = (expect(arrays, name, (held,), np.int64) for name in ("start", "stop"))
+    index = expect(arrays, "indices", (used,), np.int32)
+    edges = np.append(0, stop)
+    if edges[-1] != used or (start != edges[:-1]).any() or (start > stop).any():
+        return False
+    falls = np.append(np.diff(index) <= 0, False)
+    falls[stop[stop > start] - 1] = False
+    return not used or bool(index.min() >= 0 and index.max() < dim and not falls.any())
 
 
 class Growing(History):

@@ -1,32 +1,29 @@
-"""What all trackers share: they validate, keep rows and draws ready, and call one kernel."""
+"""What all trackers share: they validate, learn by one kernel, answer, and go to files."""
 
 from __future__ import annotations
 
-import threading
+import inspect
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple, Self
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftls import schedules
-from driftls.draws import TAPE, Draws, Seed
-from driftls.errors import DimensionError, SettingsError
+from driftls.draws import TAPE, Seed
+from driftls.errors import CorruptFileError, DimensionError, SettingsError
 from driftls.history import History, Mapped, from_header
-from driftls.inputs import as_number, as_numbers, as_rows, fault, is_pair, is_sparse
+from driftls.inputs import Rows, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels import learn as kernels
-from driftls.kernels.parts import Frame, Part
-from driftls.kernels.records import TRACKER
-from driftls.persistence import Saveable
-from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule, ridge
-from driftls.stage import Stage, view
-from driftls.trackers import files
-from driftls.trackers.health import Health, Watch
-from driftls.trackers.settings import MOST_STEPS, flag, whole_number
-from driftls.units import Change, Units, widened
+from driftls.persistence import checked, expect
+from driftls.schedules import Tabulated
+from driftls.state import refuse
+from driftls.trackers.health import Health
+from driftls.trackers.machine import Machine
 
-PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
-LOOKAHEAD, SPARSE_LOOKAHEAD = 2, 4  # steps; a sparse row is fetched in three stages
+SCHEDULES = ("step_size", "regularisation")
 
 
 class TrackingError(NamedTuple):
@@ -36,7 +33,7 @@ class TrackingError(NamedTuple):
     relative: float
 
 
-class Tracker(Saveable):
+class Tracker(Machine):
     """Follows a least-squares solution while rows keep coming.
 
     Parameters
@@ -59,79 +56,15 @@ class Tracker(Saveable):
     scale, intercept : bool
         Measure features in units of their spread; learn an intercept. `**RAW` is neither.
 
-    A subclass says which parts serve it (`parts`), which quantities it keeps for each coordinate and which numbers of
-    its record a file must have (`quantities`, `numbers`), allocates what else it needs (`_allocate`), and has a target.
+    A subclass says which parts serve it (`parts`), how many quantities it keeps for each coordinate, the shapes of what
+    else it keeps and the numbers of its record that a file must have (`quantities`, `shapes`, `numbers`), and has a target.
     Calls from several threads take turns; trackers of their own run in parallel.
     """
-
-    parts: ClassVar[dict[str, Part]]  # enter, forget, descend
-    quantities: ClassVar[int] = 2
-    numbers: ClassVar[tuple[str, ...]] = ()
-    interleaved: ClassVar[bool] = True  # for sparse rows, a coordinate's quantities are adjacent: one cache line
-    draws_rows: ClassVar[bool] = True
-    own_settings: ClassVar[tuple[str, ...]] = ()  # attributes that its constructor takes beyond the common ones
-    not_settings: ClassVar[tuple[str, ...]] = ()  # common ones that it does not take
-    watched: ClassVar[bool] = True  # errors before learning are noted: theta is ready after every row
-
-    def __init__(
-        self,
-        dim: int,
-        *,
-        step_size: Any = 0.0,
-        regularisation: Any = None,
-        steps: int = 1,
-        history: History | None = None,
-        seed: Seed = None,
-        guard: bool = True,
-        scale: bool = True,
-        intercept: bool = True,
-    ) -> None:
-        self.scale, self.intercept = flag(scale, "scale"), flag(intercept, "intercept")
-        self.dim, self.steps = whole_number(dim, "dim", 1), whole_number(steps, "steps", 0, MOST_STEPS)
-        self.step_size: Schedule = as_schedule(step_size, "step_size")
-        self.ridge_given = regularisation is not None  # else a policy may find it from the data
-        self.regularisation: Schedule = as_schedule(
-            regularisation if self.ridge_given else ridge(1.0), "regularisation"
-        )
-        if isinstance(self.regularisation, Normalised):
-            raise SettingsError("regularisation cannot be Normalised: pass a number, a Power or ridge(total).")
-        self.guard = flag(guard, "guard")
-        if history is not None and not isinstance(history, History):
-            raise SettingsError(f"history must be a Growing(), Reservoir(), Window() or Mapped(), got {history!r}.")
-        self.history = History() if history is None else history
-        self.lock = threading.RLock()
-        self._draws = self._tape(seed)
-        self.frame = Frame(TRACKER)
-        self._stage = Stage(self.dim, constant=self.intercept)
-        self.units: Units | None = None
-        self._state: dict[str, NDArray[Any]] = {}  # made when the first row tells whether rows are dense or sparse
-        self._target: Any = None
-        self._watch = Watch()
-        self.held = False  # by a policy, which has its addresses
-
-    def _tape(self, seed: Seed, size: int = TAPE) -> Draws:
-        return Draws(seed, max(size, self.steps + 1))  # at least what one row reads
-
-    # -- what a subclass says ------------------------------------------------------------------------------------
-
-    def _allocate(self) -> dict[str, NDArray[Any]]:
-        """Arrays beyond the coordinates, by the name of their field."""
-        return {}
-
-    def _begin(self) -> None:
-        """Write numbers of the record that do not begin at 0."""
 
     @property
     @abstractmethod
     def target(self) -> Tracker:
         """The exact tracker of the objective that this one descends."""
-
-    def attend(self) -> None:
-        """A kernel asks for what it cannot do itself: sums made afresh from the rows held."""
-        raise AssertionError(f"{type(self).__name__} has nothing to attend to")
-
-    def refresh(self) -> None:
-        """Have theta ready to be read."""
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -211,182 +144,7 @@ class Tracker(Saveable):
         if self._seen[0] >= self._watch.next:
             self._watch.check(self)
 
-    def start(self, sparse: bool, units: Units | None = None) -> None:
-        """The first rows are here: dense or sparse, from now on. `units` are those of a policy with a model an arm."""
-        if self.history.dim:
-            raise SettingsError("a history serves one tracker. Give each tracker a history of its own.")
-        self.history.open(self.inner, sparse)
-        try:
-            self._wire(sparse, units)
-        except BaseException:
-            self.unstart()
-            raise
-
-    def unstart(self) -> None:
-        """The first rows were refused: the next ones may be of the other kind."""
-        self.held = False
-        self._state, self.frame, self.units = {}, Frame(TRACKER), None
-        self._stage = Stage(self.dim, constant=self.intercept)
-        self.history.unopen()
-
-    def _wire(self, sparse: bool, units: Units | None = None) -> None:
-        """Allocate the state and write all addresses and settings into the record."""
-        self._stage.start(sparse)
-        if self.scale or self.intercept:
-            own = Units(self.dim, sparse=sparse, scale=self.scale, intercept=self.intercept)
-            self.measure(own if units is None else units, own=units is None)
-        shape = (self.inner, self.quantities)
-        coords = np.zeros(shape).T if sparse and self.interleaved else np.zeros(shape[::-1])
-        self._state = {"coords": coords, **self._allocate()}
-        self.frame.set(
-            **{"g": coords[0], **dict(zip(("u", "g", "extra"), coords))},  # a scheme without g reads b = 0 times u
-            **{name: array for name, array in self._state.items() if name != "coords"},
-            **{name: part for name, part in self.parts.items() if part is not None},
-            dim=self.inner,
-            sparse=sparse,
-            stride=(self.quantities if self.interleaved else 1) if sparse else 0,
-            history=self.history.frame,
-            counts=self.history.counts,
-            block=self._stage.frame,
-            **self._draws.fields(),
-            steps=self.steps,
-            draws=self.draws_rows,
-            guard=self.guard,
-            watch=self.watched,
-            lookahead=SPARSE_LOOKAHEAD if sparse else LOOKAHEAD,
-            a=1.0,
-            p=1.0,
-            **schedules.fields(self.step_size, "step"),
-            **schedules.fields(self.regularisation, "ridge"),
-        )
-        self._seen = view(self.history.counts.fields["seen"])
-        self._out(1)
-        self._begin()
-
-    @property
-    def inner(self) -> int:
-        """Coordinates that are learned: the features, and the intercept."""
-        return self._stage.inner
-
-    def measure(self, units: Units, *, own: bool = False) -> None:
-        """Measure features by these units, which a policy with one model an arm has for all of them."""
-        self.units, self._owns_units = units, own
-        self._stage.measure(units.frame)
-
-    def look(self) -> None:
-        """Take new units from what was seen, and rewrite what was learned in them."""
-        if self.units is not None and (change := self.units.look()) is not None:
-            self.change_units(change)
-
-    def settle(self) -> bool:
-        """A policy has taken a look: come closer to the target, where that is cheap now; whether theta has moved."""
-        return False
-
-    @abstractmethod
-    def change_units(self, change: Change) -> None:
-        """Rewrite the state, which is linear in the rows, and the rows held, in new units."""
-
-    def grow(self, dim: int) -> None:
-        """Take `dim` features from now on, as if there had been so many from the start: the new ones were always 0."""
-        with self.lock:
-            if self.held:
-                raise SettingsError("this tracker is a policy's, which has to grow with it. Call policy.grow(dim).")
-            before, dim = self.dim, whole_number(dim, "dim", self.dim)
-            if dim == before:
-                return
-            self._try_room(dim + self.inner - before)
-            sparse, kept = self.sparse, {name: self.frame[name] for name in (*files.NUMBERS, *self.numbers)}
-            if sparse is not None:
-                self.refresh()
-                self.history.grow(before, dim)
-            self.dim, self._stage, self._target = dim, Stage(dim, constant=self.intercept), None
-            if sparse is None:
-                return
-            state, units, own = self._state, self.units, self.units is not None and self._owns_units
-            if units is not None:
-                units.grow(dim)
-            self.frame.arrays.pop("out", None)
-            self._wire(sparse, units)
-            self._owns_units = own
-            for name, array in state.items():
-                self._state[name] = array if name == "residual" else widened(array, self._state[name], before, dim)
-            if "residual" in state:
-                self.frame["residual"] = state["residual"]
-            self.frame.set(**kept)
-
-    def _try_room(self, dim: int) -> None:
-        """Whether there is memory for so many coordinates: what can fail fails before anything is changed."""
-        rows = [len(self.history.arrays["values"])] if self.history.arrays and not self.history.sparse else []
-        shapes = [(count, dim) for count in (*rows, 16)] + [
-            (dim, dim) for array in self._state.values() if array.shape == (self.inner, self.inner)
-        ]
-        try:
-            _ = [np.empty(shape) for shape in shapes]
-        except (MemoryError, ValueError):
-            raise SettingsError(
-                f"there is no memory for {dim} features. Hash them: Features(dim=...). Nothing was changed."
-            ) from None
-
-    def _out(self, count: int) -> NDArray[np.float64]:
-        """Room for so many numbers that a kernel answers with."""
-        out: Any = self.frame.arrays.get("out")
-        if out is None or out.size < count:
-            out = np.zeros(max(count, 64))
-            self.frame["out"] = out
-        return out  # type: ignore[no-any-return]
-
-    def make_room(self, rows: Frame, first: int, last: int, whole: bool = False) -> None:
-        """Have draws, schedule values and a place in the history ready for some of these rows, at least for the first.
-
-        `whole` is for a block of which no row was taken yet: what can fail must do so for all of its rows, now.
-        """
-        history, frame, piece = self.history, self.frame, min(last - first, 1024)
-        count = last - first if whole else piece
-        for name, schedule in (("step", self.step_size), ("ridge", self.regularisation)):
-            if isinstance(schedule, Tabulated):  # first: a function of n may fail
-                table = schedule.reach(history.seen + count)
-                frame.set(**{f"{name}_table": table, f"{name}_length": table.size})
-        kept, nnz = piece if history.evicts else count, 0
-        if rows["sparse"]:
-            start, stop = rows.arrays["start"], rows.arrays["stop"]
-            nnz = int((stop[first : first + kept] - start[first : first + kept]).sum())
-        history.reserve(kept, nnz)
-        self._follow_history()
-        if rows is not self._stage.frame:  # those of a policy, which does not come by `_learn`
-            self._watch.check(self)
-        if self._draws_per_row:
-            self._draws.ready(min(piece, max(1, self._draws.tape.size // self._draws_per_row)) * self._draws_per_row)
-
-    def _follow_history(self) -> None:
-        """Tables with an entry a row grow with the history; one that leaves the cache is read ahead."""
-        length = int(self.history.frame["count"])
-        residual = self._state.get("residual")
-        if residual is not None and residual.size < length:
-            self._state["residual"] = np.concatenate([residual, np.zeros(length - residual.size)])
-            self.frame["residual"] = self._state["residual"]
-        size = self.history.frame.arrays["values"].nbytes if length else 0
-        if self.draws_rows and size > PREFETCH_FROM_BYTES and not self.frame["ahead"]:
-            self.frame["ahead"] = kernels.look_ahead
-
-    @property
-    def _draws_per_row(self) -> int:
-        return (self.steps if self.draws_rows else 0) + (self.history.kind == kernels.RESERVOIR)
-
     # -- reading -------------------------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        """Rows seen: n."""
-        return self.history.seen if self._stage.sparse is not None else 0
-
-    @property
-    def n(self) -> int:
-        """Rows seen."""
-        return len(self)
-
-    @property
-    def sparse(self) -> bool | None:
-        """Whether rows are kept sparse; None before the first."""
-        return self._stage.sparse
 
     @property
     def theta(self) -> NDArray[np.float64]:
@@ -419,7 +177,8 @@ class Tracker(Saveable):
                 return self._predicted(1).item(0)
             if not is_pair(X) and not is_sparse(X):
                 X = as_numbers(X, "X must be a matrix")
-            single = is_pair(X) or getattr(X, "ndim", 2) == 1
+            one = type(X) is Rows and len(X.start) == 2  # as `Features.user` makes it
+            single = one or is_pair(X) or getattr(X, "ndim", 2) == 1
             rows: Any = self._one_row(X) if single else as_rows(X, self.dim)
             if self._stage.sparse is None:
                 return 0.0 if single else np.zeros(rows.shape[0])
@@ -448,40 +207,81 @@ class Tracker(Saveable):
         with self.lock:
             return self._watch.health(self)
 
-    def set_ridge(self, schedule: Schedule, *, rewrite: bool = True) -> None:
-        """From now on lambda_n is another one: where a policy estimates it from the data.
-
-        `rewrite=False` leaves what was found with the old one, where `change_units` follows and finds it anew.
-        """
-        with self.lock:
-            self.regularisation = schedule
-            self.frame.set(**schedules.fields(schedule, "ridge"))
-
     # -- files ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same tracker."""
         with self.lock:
             self.refresh()
-            return files.snapshot(self)
+            kept = {name: schedules.to_header(value) for name, value in self._schedules().items()}
+            header: dict[str, Any] = {"class": type(self).__name__, "settings": self.settings() | kept}
+            header |= {"draws": self._draws.header(), "history": self.history.header(), "sparse": self.sparse}
+            header |= {"ridge_given": self.ridge_given, "health": self._watch.header()}
+            header["numbers"], state = self.kept.snapshot(rows=len(self.history))
+            parts: dict[str, dict[str, Any]] = {"state": state, "history": self.history.saved_arrays()}
+            if self.units is not None and self._owns_units:
+                header["units"], parts["units"] = self.units.snapshot()
+            arrays = {f"{part}.{name}": np.array(array) for part in parts for name, array in parts[part].items()}
+            return header, {"unread": self._draws.unread(), **arrays}
 
     @classmethod
     def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
-        """The tracker that `snapshot` wrote down."""
-        tracker = files.make(cls, files.settings_of(header, functions), from_header(header["history"]))
-        files.restore(tracker, header, arrays)
+        """The tracker that `snapshot` wrote down; schedules that were functions of n come from the caller."""
+        settings, functions = dict(header["settings"]), dict(functions)
+        for name in (name for name in SCHEDULES if name in settings):
+            kept = settings[name]
+            if kept is None and name not in functions:
+                raise SettingsError(f"{name} was a function of n, which no file can hold: pass {name}= to load().")
+            settings[name] = functions.pop(name) if kept is None else schedules.from_header(kept)
+        if functions:
+            raise SettingsError(f"load() takes no {', '.join(functions)}: it is kept in the file.")
+        tracker = cls._made(settings, from_header(header["history"]))
+        tracker._restore(header, arrays)
         return tracker
 
-    def _restore_numbers(self, numbers: dict[str, float]) -> None:
-        """What a file keeps of the record."""
-        self.frame.set(**numbers)
+    @classmethod
+    def _made(cls, settings: dict[str, Any], history: History) -> Self:
+        """A new tracker of these settings."""
+        settings = settings | {"history": None if history.kind == kernels.NOTHING else history}
+        tracker, kind = cls.__new__(cls), cast(Any, cls)
+        for kind in cls.__mro__:  # a constructor of a user's own may not take what it would have passed on
+            with suppress(TypeError):
+                inspect.signature(kind).bind(**settings)
+                break
+        kind.__init__(tracker, **settings)
+        return tracker
+
+    def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Stand where the snapshot was taken; a file may say anything, so all of it is looked at."""
+        parts: dict[str, dict[str, Any]] = {"state": {}, "history": {}, "units": {}}
+        for name, array in arrays.items():
+            parts.get(name.partition(".")[0], {})[name.partition(".")[2]] = array
+        self.ridge_given = bool(header["ridge_given"])
+        self._watch.restore(header["health"])
+        self._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
+        if self._draws.tape.size < self._draws_per_row:
+            raise CorruptFileError("fewer draws fit its tape than one row needs. Restore the file from a copy.")
+        sparse: Any = checked(header["sparse"], bool | None)  # type: ignore[arg-type]
+        if sparse is None:
+            return
+        # before anything of that size is made
+        expect(arrays, "state.coords", (self.quantities, self.inner), np.float64)
+        self.history.restore(self.inner, sparse, header["history"], parts["history"])
+        self._wire(sparse)
+        if self.units is not None and "units" in header:
+            self.units.restore(header["units"], parts["units"])
+        self._follow_history()
+        numbers, state = self.kept.read(header["numbers"], parts["state"], rows=len(self.history))
+        refuse(self.quantities == 1 and numbers["b"] != 0.0, "b")  # there is no g that it could multiply
+        self.kept.fill(numbers, state)
+        self._restored()
 
     def _restored(self) -> None:
         """The state was filled from a file."""
 
     def fresh(self, seed: Seed = None, tape: int = TAPE) -> Self:
         """A new tracker with the same settings, that has seen nothing, and has so many draws ready at a time."""
-        tracker = files.make(type(self), self.settings(), from_header(self.history.header()))
+        tracker = self._made(self.settings(), from_header(self.history.header()))
         tracker._draws = self._tape(seed, tape)
         return tracker
 
@@ -496,12 +296,14 @@ class Tracker(Saveable):
             raise SettingsError(
                 "a tracker over a Mapped history cannot be copied: its folder has one owner. Use save()."
             )
-        return files.revive, (type(self), *self.snapshot(), self.functions())
+        return partial(self.from_snapshot, **self.functions()), self.snapshot()
+
+    def _schedules(self) -> dict[str, Any]:
+        return {name: value for name, value in self.settings().items() if name in SCHEDULES}
 
     def functions(self) -> dict[str, Any]:
         """Schedules that are functions of n, which `load` has to be given again."""
-        given = {"step_size": self.step_size, "regularisation": self.regularisation}
-        return {name: schedule.function for name, schedule in given.items() if isinstance(schedule, Tabulated)}
+        return {name: value.function for name, value in self._schedules().items() if isinstance(value, Tabulated)}
 
     def __repr__(self) -> str:
         parts = [f"dim={self.dim}"]

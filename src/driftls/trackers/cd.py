@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import SettingsError
-from driftls.history import Reservoir
 from driftls.kernels import cd
 from driftls.kernels.parts import Part
+from driftls.state import Shape
 from driftls.trackers.base import Tracker
-from driftls.trackers.exact import check_discount, gram_of, plain, solve
+from driftls.trackers.exact import plain
 from driftls.trackers.settings import Common
+from driftls.trackers.sums import SummingTracker, solve
 from driftls.units import Change
 
 
-class CD(Tracker):
+class CD(SummingTracker):
     """Gauss-Southwell coordinate descent on A theta = b: closest to the exact solution, without a step size.
 
     It keeps A, so memory is d^2, and a row costs O(nnz^2 + steps d). With a `discount` it follows a theta* that moves.
@@ -40,22 +40,13 @@ class CD(Tracker):
 
     parts: ClassVar[dict[str, Part]] = {"enter": cd.cd_enter, "forget": cd.cd_forget, "descend": cd.cd_descend}
     quantities = 3
+    shapes: ClassVar[dict[str, Shape]] = {"gram": ("dim", "dim")}
     numbers = ("scale", "ridge_now", "forgotten")
-    interleaved = False
-    draws_rows = False
-
     own_settings = ("discount",)
     not_settings = ("guard", "step_size")
 
     def __init__(self, dim: int, *, steps: int = 4, discount: float = 1.0, **settings: Unpack[Common]) -> None:
-        super().__init__(dim, step_size=0.0, steps=steps, seed=0, guard=False, **settings)
-        history = settings.get("history")
-        self.discount = check_discount(discount, self.regularisation, history)
-        if isinstance(history, Reservoir):
-            raise SettingsError("CD sums over all rows and needs no reservoir. Drop history=.")
-
-    def _allocate(self) -> dict[str, NDArray[Any]]:
-        return {"gram": np.zeros((self.inner, self.inner))}
+        super().__init__(dim, steps, discount, **settings)
 
     def _begin(self) -> None:
         self.frame.set(scale=1.0, discount=self.discount, ridge_now=self.regularisation(1))  # type: ignore[operator]
@@ -78,11 +69,8 @@ class CD(Tracker):
     def set_sums(self, A: NDArray[np.float64], b: NDArray[np.float64], total_ridge: float, n: int) -> None:
         """Stand at the exact solution of these sums over n rows: A = sum x x' and b = sum y x."""
         with self.lock:
-            if self.sparse is None:
-                self.start(False)
+            self._stand_after(n, total_ridge)
             self._stand(solve(A + total_ridge * np.eye(self.inner), b), A, b, total_ridge)
-            self.frame.set(scale=1.0, ridge_now=total_ridge)
-            self.history.counts["seen"] = n
 
     def change_units(self, change: Change) -> None:
         with self.lock:
@@ -92,10 +80,7 @@ class CD(Tracker):
             self.history.change_units(change)
 
     def attend(self) -> None:
-        """A and the residual afresh: what a large row that has left did to the last digits leaves with it."""
-        X, y = self.history.matrix()
-        self._stand(self._state["coords"][0].copy(), gram_of(X), X.T @ y, self.frame["ridge_now"])
-        self.frame["forgotten"] = 0
+        self._stand(self._state["coords"][0].copy(), *self._held_sums(), self.frame["ridge_now"])
 
     def _stand(self, theta: NDArray[np.float64], A: NDArray[np.float64], b: NDArray[np.float64], total: float) -> None:
         """theta, with the residual that it has for these sums and this total ridge."""

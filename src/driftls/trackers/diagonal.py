@@ -12,9 +12,10 @@ from driftls.kernels import diagonal
 from driftls.kernels.learn import NOTHING
 from driftls.kernels.parts import Part
 from driftls.trackers.base import Tracker
-from driftls.trackers.exact import RLS, check_discount
+from driftls.trackers.exact import of_rows
 from driftls.trackers.settings import Common
 from driftls.trackers.sgd import StochasticTracker
+from driftls.trackers.sums import check_discount
 from driftls.units import Change
 
 
@@ -67,4 +68,4 @@ class Diagonal(StochasticTracker):
         X, y = self.history.matrix()
         weights = self.discount ** (0.5 * np.arange(len(self))[::-1])
         scaled = X.multiply(weights[:, None]).tocsr() if sp.issparse(X) else X * weights[:, None]
-        return RLS.of_rows(scaled, y * weights, len(self) * self.regularisation(len(self)))  # type: ignore[operator]
+        return of_rows(scaled, y * weights, len(self) * self.regularisation(len(self)))  # type: ignore[operator]

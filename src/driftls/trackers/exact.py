@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import ConditioningWarning, CorruptFileError, DivergenceError, SettingsError
-from driftls.history import History, Reservoir
+from driftls.errors import ConditioningWarning, CorruptFileError, SettingsError
 from driftls.kernels import exact as kernels
 from driftls.kernels.parts import Part
 from driftls.schedules import Power, ridge
+from driftls.state import Shape
 from driftls.trackers.base import Tracker
 from driftls.trackers.settings import RAW, Common
+from driftls.trackers.sums import SummingTracker, gram_of, solve
 from driftls.units import Change
 
 METHODS = ("auto", "sherman-morrison", "cholesky", "inverse")
@@ -22,10 +23,9 @@ LARGEST_DIM = 30_000
 SMALLEST_PIVOT = 1e-8  # relative to the diagonal entry: below it, half of all digits are gone
 NEVER = 1e300
 LAST_DIGIT = 1e-15  # added to a diagonal of 1, so that LAPACK never meets a pivot of exactly 0
-SINGULAR = 1e-12  # of a matrix with a diagonal of 1: rounding errors alone could have made it
 
 
-class RLS(Tracker):
+class RLS(SummingTracker):
     """Regularised least squares, exactly: theta-tilde_n = (A_n + n lambda_n I)^-1 b_n.
 
     Parameters
@@ -52,25 +52,19 @@ class RLS(Tracker):
     parts: ClassVar[dict[str, Part]] = {"enter": kernels.exact_enter, "forget": kernels.exact_forget}
     quantities = 1
     numbers = ("route", "scale", "ridge_now", "entered", "next_try", "refactorised", "forgotten", "left")
-    interleaved = False
-    draws_rows = False
     watched = False  # it is the solution, which need not be ready after every row
 
     own_settings = ("discount", "method")
     not_settings: ClassVar[tuple[str, ...]] = ("steps", "guard", "step_size")
 
     def __init__(self, dim: int, *, discount: float = 1.0, method: str = "auto", **settings: Unpack[Common]) -> None:
-        super().__init__(dim, step_size=0.0, steps=0, seed=0, guard=False, **settings)
-        history = settings.get("history")
+        super().__init__(dim, 0, discount, **settings)
         check_size(self.dim)
         if not isinstance(method, str) or method not in METHODS:
             raise SettingsError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
         self.method = method
-        self.discount = check_discount(discount, self.regularisation, history)
-        if isinstance(history, Reservoir):
-            raise SettingsError("an exact tracker sums over all rows and needs no reservoir. Drop history=.")
-        constant = isinstance(self.regularisation, Power) and self.regularisation.exponent in (0.0, 1.0)
-        constant = constant and self.total_ridge(1) == self.total_ridge(2)
+        power = isinstance(self.regularisation, Power) and self.regularisation.exponent in (0.0, 1.0)
+        constant = power and self.total_ridge(1) == self.total_ridge(2)
         if method == "sherman-morrison" and not constant:
             raise SettingsError(
                 "sherman-morrison needs n lambda_n to be constant, or every row changes the whole diagonal. "
@@ -94,11 +88,10 @@ class RLS(Tracker):
         """n lambda_n."""
         return n * self.regularisation(n)  # type: ignore[operator]
 
-    def _allocate(self) -> dict[str, NDArray[Any]]:
-        square = (self.inner, self.inner)
-        inverse = np.zeros(square if self._first_route != kernels.SOLVE else (0, 0))
-        lines = {name: np.zeros(self.inner) for name in ("moment", "gain", "scratch")}
-        return {**lines, "gram": np.zeros(square), "inverse": inverse}
+    @property
+    def shapes(self) -> dict[str, Shape]:  # type: ignore[override]
+        inverse = ("none" if self._first_route == kernels.SOLVE else "dim",) * 2
+        return {**dict.fromkeys(("moment", "gain", "scratch"), ("dim",)), "gram": ("dim", "dim"), "inverse": inverse}
 
     def _begin(self) -> None:
         fading = self.discount < 1.0 and self.method == "sherman-morrison"
@@ -137,16 +130,18 @@ class RLS(Tracker):
         frame, asked = self.frame, self.frame["asked"]
         frame["asked"] = 0
         if asked & kernels.SUM_UP:
-            X, y = self.history.matrix()
-            self._state["gram"][...], self._state["moment"][:] = gram_of(X), X.T @ y
-            frame["forgotten"] = 0
+            self._state["gram"][...], self._state["moment"][:] = self._held_sums()
         if asked & kernels.INVERSE:
             self._invert()
         elif asked & kernels.REPAIR:
             frame["refactorised"] += 1
-            if not self._refactorise():
-                frame.set(route=kernels.WAITING, left=frame["left"] + 1, next_try=frame["entered"] + self.inner)
-                self._tell()
+            if not self._refactorise(or_leave=True):
+                warnings.warn(
+                    f"within {len(self)} rows the matrix became too ill-conditioned for Sherman-Morrison; theta is solved "
+                    "for from the Gram matrix until it can be inverted again. A larger ridge avoids this.",
+                    ConditioningWarning,
+                    stacklevel=4,
+                )
         elif asked & kernels.TRY:
             frame["next_try"] = frame["entered"] + self.inner  # O(d^3) every d rows is O(d^2) a row
             self._refactorise()
@@ -181,15 +176,17 @@ class RLS(Tracker):
             if self._state.get("inverse", np.empty(0)).size and rewrite:
                 self._invert()
 
-    def _refactorise(self) -> bool:
+    def _refactorise(self, *, or_leave: bool = False) -> bool:
         """inverse = A^-1 and theta = A^-1 b afresh, if A can be inverted without losing half of all digits."""
-        matrix, moment = self.sums()
-        if not np.diag(matrix).min() > kernels.SMALLEST_ENTRY or not self._invert(matrix, moment, SMALLEST_PIVOT):
-            return False
-        self.frame["route"] = kernels.SHERMAN_MORRISON
-        # and again when A is better: what it lost now would otherwise stay
-        self.frame["next_try"] = 2.0 * self.frame["entered"] if self.frame["entered"] else NEVER
-        return True
+        (matrix, moment), frame = self.sums(), self.frame
+        if np.diag(matrix).min() > kernels.SMALLEST_ENTRY and self._invert(matrix, moment, SMALLEST_PIVOT):
+            # and again when A is better: what it lost now would otherwise stay
+            after = 2.0 * frame["entered"] if frame["entered"] else NEVER
+            frame.set(route=kernels.SHERMAN_MORRISON, next_try=after)
+            return True
+        if or_leave:
+            frame.set(route=kernels.WAITING, left=frame["left"] + 1, next_try=frame["entered"] + self.inner)
+        return False
 
     def _invert(self, matrix: Any = None, moment: Any = None, least: float = 0.0) -> bool:
         """inverse = A^-1 and theta = A^-1 b, unless what is left of a feature given all others is below `least` of it.
@@ -219,14 +216,6 @@ class RLS(Tracker):
         self.frame["version"] += 1
         return True
 
-    def _tell(self) -> None:
-        warnings.warn(
-            f"within {len(self)} rows the matrix became too ill-conditioned for Sherman-Morrison; theta is solved "
-            "for from the Gram matrix until it can be inverted again. A larger ridge avoids this.",
-            ConditioningWarning,
-            stacklevel=5,
-        )
-
     def refresh(self) -> None:
         """On the slow route, theta from the Gram matrix; the least-norm solution where it is singular."""
         if self.sparse is not None and self.route == "cholesky" and self._solved_at != len(self):
@@ -245,8 +234,8 @@ class RLS(Tracker):
             frame.set(scale=1.0, asked=0)
             self.history.change_units(change)
             self._solved_at = -1
-            if frame["route"] == kernels.SHERMAN_MORRISON and not self._refactorise():
-                frame.set(route=kernels.WAITING, left=frame["left"] + 1, next_try=frame["entered"] + self.inner)
+            if frame["route"] == kernels.SHERMAN_MORRISON:
+                self._refactorise(or_leave=True)
             elif frame["route"] == kernels.INVERT:
                 self._invert()
             if frame["eager"]:
@@ -280,13 +269,6 @@ class RLS(Tracker):
     def target(self) -> Tracker:
         return self
 
-    @classmethod
-    def of_rows(cls, X: Any, y: NDArray[np.float64], total_ridge: float) -> RLS:
-        """The exact solution for all these rows at once, by products of blocks."""
-        tracker = plain(X.shape[1], ridge(total_ridge))
-        tracker.add_rows(X, y, total_ridge)
-        return tracker
-
     def add_rows(self, X: Any, y: NDArray[np.float64], total_ridge: float) -> None:
         """A += X'X and b += X'y, a slice at a time."""
         A, b = np.zeros((self.inner, self.inner)), np.zeros(self.inner)
@@ -301,12 +283,9 @@ class RLS(Tracker):
     def set_sums(self, A: NDArray[np.float64], b: NDArray[np.float64], total_ridge: float, n: int) -> None:
         """Stand where these sums over n rows say: A = sum x x' and b = sum y x."""
         with self.lock:
-            if self.sparse is None:
-                self.start(False)
+            self._stand_after(n, total_ridge)
             self._state["gram"][...], self._state["moment"][:] = A, b
-            self.frame.set(scale=1.0, ridge_now=total_ridge, entered=n)
-            self.history.counts["seen"] = n
-            self._solved_at = -1
+            self.frame["entered"], self._solved_at = n, -1
             if self._state["inverse"].size and not self._refactorise():
                 self.frame["route"] = kernels.WAITING
 
@@ -324,23 +303,13 @@ class OLS(RLS):
 
     not_settings = (*RLS.not_settings, "regularisation")
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        discount: float = 1.0,
-        method: str = "auto",
-        history: History | None = None,
-        scale: bool = False,  # without a ridge, units matter to the solution of least norm alone
-        intercept: bool = True,
-    ) -> None:
+    def __init__(self, dim: int, *, method: str = "auto", scale: bool = False, **settings: Any) -> None:
         if isinstance(method, str) and method == "inverse":
             raise SettingsError(
                 "A_n cannot be inverted in the first rounds of OLS. Use RLS(method='inverse') with a small ridge."
             )
-        super().__init__(
-            dim, regularisation=0.0, discount=discount, method=method, history=history, scale=scale, intercept=intercept
-        )
+        # without a ridge, units matter to the solution of least norm alone
+        super().__init__(dim, regularisation=0.0, method=method, scale=scale, **settings)
 
 
 def check_size(dim: int) -> None:
@@ -357,47 +326,8 @@ def plain(dim: int, regularisation: Any) -> RLS:
     return RLS(dim, regularisation=regularisation, method="cholesky", **RAW)
 
 
-def gram_of(X: Any) -> NDArray[np.float64]:
-    """X'X, dense."""
-    product = X.T @ X
-    return product if isinstance(product, np.ndarray) else np.asarray(product.toarray())
-
-
-def solve(matrix: NDArray[np.float64], moment: NDArray[np.float64]) -> NDArray[np.float64]:
-    """matrix^-1 moment; the least-norm solution where the (positive semi-definite) matrix is singular.
-
-    The diagonal is scaled to 1 first, so that the units of a feature do not decide whether it counts.
-    """
-    import scipy.linalg  # which takes as long to import as NumPy, and few need it
-
-    diagonal = np.diag(matrix)
-    units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-    scaled, moment = units[:, None] * matrix * units, units * moment
-    if not (np.isfinite(scaled).all() and np.isfinite(moment).all()):
-        raise DivergenceError("sums over rows must be finite, and are not. Learn the rows anew; a file may be damaged.")
-    try:
-        factor = scipy.linalg.cho_factor(scaled, lower=True)
-        if np.diag(factor[0]).min() ** 2 > SINGULAR:
-            return np.asarray(units * scipy.linalg.cho_solve(factor, moment))
-    except np.linalg.LinAlgError:
-        pass
-    values, vectors = np.linalg.eigh(scaled)
-    rank = int(np.searchsorted(values, SINGULAR * values[-1], side="right"))  # values ascend: the first are null
-    found = units * (vectors[:, rank:] @ ((vectors[:, rank:].T @ moment) / values[rank:]))
-    null = scipy.linalg.qr(units[:, None] * vectors[:, :rank], mode="economic")[0]
-    return np.asarray(found - null @ (null.T @ found))
-
-
-def check_discount(discount: float, regularisation: Any, history: History | None) -> float:
-    """A discount in (0, 1], together with what it can be combined with."""
-    if not (isinstance(discount, int | float | np.number) and 0.0 < discount <= 1.0):
-        raise SettingsError(f"discount must lie in (0, 1], got {discount!r}. 1 forgets nothing.")
-    if discount < 1.0:
-        constant = isinstance(regularisation, Power) and (
-            regularisation.scale == 0.0 or (regularisation.exponent == 1.0 and regularisation.offset == 0.0)
-        )
-        if not constant:
-            raise SettingsError("with a discount the total ridge is constant: pass regularisation=ridge(total).")
-        if history is not None and history.evicts:
-            raise SettingsError("a discount and a history that drops rows both forget. Choose one of them.")
-    return float(discount)
+def of_rows(X: Any, y: NDArray[np.float64], total_ridge: float) -> RLS:
+    """The exact solution for all these rows at once, by products of blocks."""
+    tracker = plain(X.shape[1], ridge(total_ridge))
+    tracker.add_rows(X, y, total_ridge)
+    return tracker

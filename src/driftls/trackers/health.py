@@ -13,7 +13,7 @@ from driftls.persistence import checked
 from driftls.schedules import Normalised
 
 if TYPE_CHECKING:
-    from driftls.trackers.base import Tracker
+    from driftls.trackers.machine import Machine
 
 FIRST, FACTOR = 1_000, 10  # rows after which it is asked, and how many times as many until the next time
 GOOD = 0.5  # of the variance of y: a smaller error is not looked into
@@ -36,7 +36,7 @@ class Watch:
     def __init__(self) -> None:
         self.verdict, self.next, self.warned = "", FIRST, False
 
-    def check(self, tracker: Tracker) -> None:
+    def check(self, tracker: Machine) -> None:
         """Rows have come."""
         n = len(tracker)
         if n < self.next or not tracker.watched:
@@ -48,7 +48,7 @@ class Watch:
             self.warned = True
             warnings.warn(f"after {n} rows of {tracker!r}: {self.verdict}.", LearningWarning, stacklevel=4)
 
-    def health(self, tracker: Tracker) -> Health:
+    def health(self, tracker: Machine) -> Health:
         """How it is now."""
         if not tracker.watched:
             return Health(float("nan"), float("nan"), "it is the exact solution")
@@ -65,7 +65,7 @@ class Watch:
         self.next = max(after, FIRST)
 
 
-def look(tracker: Tracker, error2: float, baseline2: float) -> tuple[str, bool]:
+def look(tracker: Machine, error2: float, baseline2: float) -> tuple[str, bool]:
     """The verdict on these mean squared errors, and whether it has to be told."""
     if not baseline2 > 0.0:  # all rewards that were watched are alike
         return "nothing to learn yet: no two rewards differ", False
@@ -98,28 +98,18 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
 
     By conjugate gradients, with features in units of their size: O(nnz) a step, whatever the tracker's scheme is.
     """
-    dense = isinstance(X, np.ndarray)
-    squares = np.einsum("ij,ij->j", X, X) if dense else np.asarray(X.multiply(X).sum(axis=0)).ravel()
-    sizes = np.sqrt(squares / max(len(y), 1))
-    unit = np.where(sizes > 0.0, 1.0 / np.where(sizes > 0.0, sizes, 1.0), 0.0)
-    train, test = X[0::2], X[1::2]
-    theta = np.zeros(sizes.size)
-    residual = unit * (train.T @ y[0::2])
-    direction, size = residual.copy(), float(residual @ residual)
-    for _ in range(ROUNDS):
-        if size <= 1e-20 * float(y @ y) or size == 0.0:
-            break
-        image = train @ (unit * direction)
-        step = size / (float(image @ image) + float(direction @ direction))  # a ridge of 1
-        theta += step * direction
-        residual -= step * (unit * (train.T @ image) + direction)
-        size, last = float(residual @ residual), size
-        direction = residual + (size / last) * direction
-    left, around = y[1::2] - test @ (unit * theta), y[1::2] - y[0::2].mean()
+    from scipy.sparse.linalg import lsqr, norm  # which few need
+
+    lengths = np.linalg.norm(X, axis=0) if isinstance(X, np.ndarray) else norm(X, axis=0)
+    sizes = np.asarray(lengths) / np.sqrt(max(len(y), 1))
+    unit = np.divide(1.0, sizes, out=np.zeros(sizes.size), where=sizes > 0.0)
+    # a ridge of 1
+    theta = unit * lsqr(X[0::2] * unit, y[0::2], damp=1.0, atol=1e-10, btol=1e-10, iter_lim=ROUNDS)[0]
+    left, around = y[1::2] - X[1::2] @ theta, y[1::2] - y[0::2].mean()
     return float(left @ left) / max(float(around @ around), 1e-300), sizes
 
 
-def cause(tracker: Tracker, sizes: NDArray[np.float64]) -> str:
+def cause(tracker: Machine, sizes: NDArray[np.float64]) -> str:
     """The likeliest reason for learning less than the rows allow, and what to do."""
     used = sizes[sizes > 0.0]
     largest, typical = int(np.argmax(sizes)), float(np.median(used)) if used.size else 0.0

@@ -17,9 +17,11 @@ from driftls.kernels import cg, gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
 from driftls.schedules import Normalised
+from driftls.state import Shape
 from driftls.trackers.base import Tracker
-from driftls.trackers.exact import RLS, gram_of, plain
+from driftls.trackers.exact import RLS, of_rows, plain
 from driftls.trackers.settings import MOST_STEPS, Drawing, flag, whole_number
+from driftls.trackers.sums import gram_of
 from driftls.units import Change
 
 SWEEPS = 8  # conjugate gradient steps at a look
@@ -55,7 +57,7 @@ class StochasticTracker(Tracker):
             held = len(history)
             total = held * self.regularisation(held if history.kind == WINDOW else n)  # type: ignore[operator]
             if self._target is None or history.dropped or len(self._target) > held:
-                self._target = RLS.of_rows(*history.matrix(), total)
+                self._target = of_rows(*history.matrix(), total)
             else:
                 self._target.add_rows(*history.matrix(len(self._target)), total)
             target: RLS = self._target
@@ -197,10 +199,9 @@ class SVRG(StochasticTracker):
     def interleaved(self) -> bool:  # type: ignore[override]
         return self.anchor != "average"
 
-    def _allocate(self) -> dict[str, NDArray[Any]]:
-        if self.anchor != "average":
-            return {}
-        return {"moment": np.zeros(self.inner), "gram": np.zeros((self.inner, self.inner))}
+    @property
+    def shapes(self) -> dict[str, Shape]:  # type: ignore[override]
+        return {"moment": ("dim",), "gram": ("dim", "dim")} if self.anchor == "average" else {}
 
     def _begin(self) -> None:
         if self.anchor != "average":  # the anchor 0 counts as refreshed before the first row
@@ -231,14 +232,8 @@ class SVRG(StochasticTracker):
 class _TableTracker(StochasticTracker):
     """SAG and SAGA: a table of residuals, one a row."""
 
+    shapes: ClassVar[dict[str, Shape]] = {"residual": ("rows",)}
     numbers = ("forgotten", "settled", "accounted")
-    _default_scale: ClassVar[float]
-
-    def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
-        super().__init__(dim, **filled(settings, step_size=Normalised(self._default_scale), history=Window(ROWS_KEPT)))
-
-    def _allocate(self) -> dict[str, NDArray[Any]]:
-        return {"residual": np.zeros(int(self.history.frame["count"]))}
 
     def attend(self) -> None:
         X, y = self.history.matrix()
@@ -302,8 +297,10 @@ class _TableTracker(StochasticTracker):
         """Stand at theta after n rows, of which these are held, with their residuals there: a warm start."""
         rows: Any = as_rows(X, self.dim)
         dense = isinstance(rows, np.ndarray)
-        kept = {"values": rows} if dense else {"values": rows.values, "indices": rows.indices, "start": rows.start}
-        types = {"indices": np.int32, "start": np.int64}
+        kept = {"values": rows if dense else rows.values}
+        if not dense:
+            kept |= {"indices": rows.indices, "start": rows.start[:-1], "stop": rows.start[1:]}
+        types = {"indices": np.int32, "start": np.int64, "stop": np.int64}
         arrays = {name: np.array(array, dtype=types.get(name, np.float64)) for name, array in kept.items()}
         with self.lock:
             self.history.unopen()
@@ -334,7 +331,9 @@ class SAG(_TableTracker):
         "forget": sag.table_forget,
         "descend": sag.sag_descend,
     }
-    _default_scale = 1 / 16
+
+    def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
+        super().__init__(dim, **filled(settings, step_size=Normalised(1 / 16), history=Window(ROWS_KEPT)))
 
 
 class SAGA(_TableTracker):
@@ -357,4 +356,6 @@ class SAGA(_TableTracker):
         "forget": sag.table_forget,
         "descend": sag.saga_descend,
     }
-    _default_scale = 1 / 3
+
+    def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
+        super().__init__(dim, **filled(settings, step_size=Normalised(1 / 3), history=Window(ROWS_KEPT)))
