@@ -148,6 +148,14 @@ BENCHMARKS = {
         ("theta*", "policy", "regret", "over exact, discounted"),
         LOOPS,
     ),
+    "forgetting": Benchmark(
+        "how fast to forget: streams that stay, wander or jump, and real ones in the order of time",
+        "forgetting:forgetting",
+        (
+            "squared error", "rows", "RLS, no discount",
+            "best discount, in hindsight, over it", "rows it remembers for each coefficient", "AutoDiscount, over RLS",
+        ),
+    ),
     "tracking": Benchmark(
         "relative tracking error after rows of an R6B-like stream",
         "trackers:tracking",

@@ -14,7 +14,7 @@ import numpy as np
 import naive
 from driftls import Normalised, Power, ridge
 from driftls.history import Growing, History, Reservoir, Window
-from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
+from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, AutoDiscount, Diagonal, Tracker
 
 DIM, ROWS, SEED = 6, 90, 11
 HISTORIES: dict[str, tuple[Callable[[], History], tuple[Any, ...]]] = {
@@ -29,7 +29,7 @@ class Case:
     """One tracker with one set of settings, and what the oracle says."""
 
     name: str
-    build: Callable[..., Tracker]
+    build: Callable[..., Any]
     oracle: Callable[..., list[Any]]
     draws: bool = True
     histories: tuple[str, ...] = ("growing", "window", "reservoir")
@@ -199,6 +199,13 @@ CASES = [
         lambda X, y, h: naive.cd(X, y, 1.0, steps=2, discount=0.9),
         draws=False,
         histories=("growing",),
+    ),
+    Case(
+        "AutoDiscount",
+        lambda **k: AutoDiscount(DIM, **k, **RAW),
+        lambda X, y, h: naive.auto_discount(X, y, 1.0, (1.0, *(1 - 1 / (m * (DIM + 1)) for m in (64, 16, 4))), steps=8),
+        draws=False,
+        histories=(),
     ),
     Case(
         "Diagonal",

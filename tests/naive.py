@@ -253,6 +253,26 @@ def cd(X, y, ridge, *, steps=1, discount=1.0, history=None):
     return result
 
 
+def auto_discount(X, y, ridge, discounts, *, steps):
+    """Mean of cd over discounts, w_k <- w_k (1 + e_k^2/(4 s^2))^(-5/2) (Student's t, 4 degrees), normalised, and
+    w_k <- (1 - a) w_k + a/K, a = 1/(n + 10); s^2 is the mean's squared error, with weight max(4/(n + 2), 1/100) from n = 2 on
+    """
+    each = [cd(X, y, ridge, steps=steps, discount=discount) for discount in discounts]
+    count, s2 = len(discounts), 0.0
+    w = np.ones(count) / count
+    result = []
+    for n in range(1, len(y) + 1):
+        told = np.array([thetas[n - 2] @ X[n - 1] if n > 1 else 0.0 for thetas in each])
+        e2, mixed = (y[n - 1] - told) ** 2, (y[n - 1] - w @ told) ** 2
+        if s2 > 0.0:
+            w = w * (1.0 + e2 / (4.0 * s2)) ** -2.5
+            w = (1.0 - 1.0 / (n + 10.0)) * w / w.sum() + 1.0 / (n + 10.0) / count
+        a = max(4.0 / (n + 2.0), 0.01) if n > 1 else 0.0
+        s2 = (1.0 - a) * s2 + a * mixed
+        result.append(sum(w[k] * each[k][n - 1] for k in range(count)))
+    return result
+
+
 def diagonal(X, y, ridge, *, discount=1.0):
     """s_j <- discount s_j + x_j^2; w = sum_j x_j^2/(ridge + s_j);
     theta_j += (y - theta'x)/max(1, w) x_j/(ridge + s_j), where x_j is not 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import naive
 from driftls.features import CrossedArms
 from driftls.policies import DisjointLinUCB, LinUCB
-from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, AutoDiscount, Diagonal
 
 DIM, ROWS = 5, 120
 TRACKERS = {
@@ -26,6 +26,7 @@ TRACKERS = {
     "GD, last iterate": lambda: GD(DIM, averaging=None, seed=0),
     "NLMS": lambda: GD(DIM, newest=True),
     "Diagonal": lambda: Diagonal(DIM),
+    "AutoDiscount": lambda: AutoDiscount(DIM),
 }
 POLICIES = {"LinUCB": lambda: LinUCB(DIM, seed=1), "DisjointLinUCB": lambda: DisjointLinUCB(DIM, seed=1)}
 LAYOUTS = {"dense": np.array, "sparse": sp.csr_array}
@@ -58,7 +59,7 @@ def test_powers_of_two_change_predictions_to_the_bit(name, layout, powers, rewar
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", ["RLS", "OLS", "CD", "SAGA", "GD", "Diagonal"])
+@pytest.mark.parametrize("name", ["RLS", "OLS", "CD", "SAGA", "GD", "Diagonal", "AutoDiscount"])
 def test_any_factor_and_shift_of_rewards_change_predictions_alike(name, layout):
     X, y = table(1, layout == "sparse")
     kind, factor = LAYOUTS[layout], 10.0 ** np.random.default_rng(2).uniform(-3, 3, DIM)

@@ -11,7 +11,7 @@ __version__ = "0.2.0"
 
 # where each name of the top level is; imported when it is used, so that nobody waits for what he does not need
 _WHERE = {
-    "driftls.trackers": ("CD", "GD", "OLS", "RLS", "SAG", "SAGA", "SVRG", "Diagonal"),
+    "driftls.trackers": ("CD", "GD", "OLS", "RLS", "SAG", "SAGA", "SVRG", "AutoDiscount", "Diagonal"),
     "driftls.policies": ("DisjointLinUCB", "Greedy", "LinTS", "LinUCB", "Random", "SharedPolicy"),
     "driftls.policies.registry": ("load",),
     "driftls.widths": ("CentredWidth", "DiagonalWidth", "ExactWidth", "PhiWidth"),
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from driftls.trackers import SAG as SAG
     from driftls.trackers import SAGA as SAGA
     from driftls.trackers import SVRG as SVRG
+    from driftls.trackers import AutoDiscount as AutoDiscount
     from driftls.trackers import Diagonal as Diagonal
     from driftls.widths import CentredWidth as CentredWidth
     from driftls.widths import DiagonalWidth as DiagonalWidth

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from cases import CASES, HISTORIES, combinations, make, name, rows
 from driftls.testing import TRACKER_CHECKS
 from driftls.testing import trackers as checks
-from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, AutoDiscount, Diagonal
 
 every = pytest.mark.parametrize(("case", "history"), combinations(), ids=[name(*both) for both in combinations()])
 # These look at what is passed, and at the lock, which no history decides.
@@ -32,7 +32,7 @@ def test_every_tracker(case, check):
 
 
 def test_the_list_names_every_tracker_that_is_offered():
-    assert {type(make(case)) for case in CASES} == {CD, GD, OLS, RLS, SAG, SAGA, SVRG, Diagonal}
+    assert {type(make(case)) for case in CASES} == {CD, GD, OLS, RLS, SAG, SAGA, SVRG, AutoDiscount, Diagonal}
 
 
 @every

@@ -119,9 +119,9 @@ def test_theta_is_linear_in_the_rewards(case, history, seed, factor):
 
 @few
 @given(seed=seeds)
-@pytest.mark.parametrize("case", [case for case in CASES if not case.name.startswith("CD")], ids=name)
+@pytest.mark.parametrize("case", [case for case in CASES if not case.name.startswith(("CD", "Auto"))], ids=name)
 def test_rewards_add_up(case, seed):
-    # Not CD: which coordinate is worst depends on the rewards.
+    # Not CD: which coordinate is worst depends on the rewards. Nor AutoDiscount, whose weights do.
     X, y = stream(seed)
     other = X @ np.ones(DIM)
     theta = {name: make(case).partial_fit(X, v).theta for name, v in {"y": y, "z": other, "sum": y + other}.items()}

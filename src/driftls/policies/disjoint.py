@@ -90,8 +90,11 @@ class DisjointLinUCB(Policy):
         if self._auto:
             self._reason = "open: tracker and width are chosen when the first user is here"
         tracker = (RLS(dim) if dim <= EXACT_UP_TO else SAGA(dim)) if tracker is None else tracker
-        if tracker.dim != dim or len(tracker):
-            raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
+        if not isinstance(tracker, Tracker) or tracker.dim != dim or len(tracker):
+            raise SettingsError(
+                f"tracker must be an unused one of dim={dim}, of which each arm gets a copy; got {tracker!r}. "
+                "(An AutoDiscount predicts streams alone: give the discount that it finds to RLS.)"
+            )
         if isinstance(tracker.history, Mapped):
             raise SettingsError("every arm has a history of its own, and a Mapped folder serves one. Use Growing().")
         self._seeds = generator_of(seed)

@@ -70,7 +70,10 @@ class SharedPolicy(Policy):
         features: FeatureMap | None = None,
     ) -> None:
         if not isinstance(tracker, Tracker) or not isinstance(width, Width):
-            raise SettingsError(f"a policy needs a tracker and a width, got {tracker!r} and {width!r}.")
+            raise SettingsError(
+                f"a policy needs a tracker and a width, got {tracker!r} and {width!r}. (An AutoDiscount predicts streams "
+                "alone: give the discount that it finds to RLS.)"
+            )
         super().__init__(
             tracker.dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed, features=features
         )
