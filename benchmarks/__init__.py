@@ -156,6 +156,11 @@ BENCHMARKS = {
             "best discount, in hindsight, over it", "rows it remembers for each coefficient", "AutoDiscount, over RLS",
         ),
     ),
+    "large": Benchmark(
+        "many sparse features, up to a million: what is won, and what a round costs",
+        "large:large",
+        ("", "d = 1,000, %", "µs", "10,000, %", "µs ", "100,000, %", "µs  ", "1,000,000, %", "µs   "),
+    ),
     "tracking": Benchmark(
         "relative tracking error after rows of an R6B-like stream",
         "trackers:tracking",
