@@ -148,6 +148,11 @@ BENCHMARKS = {
         ("theta*", "policy", "regret", "over exact, discounted"),
         LOOPS,
     ),
+    "evidence": Benchmark(
+        "the evidence rule where the tracker forgets: the ridge that it finds, and what that brings",
+        "evidence:evidence",
+        ("model", "ridge of the prior", "found, median", "reward, %", "over ridge(1), points"),
+    ),
     "forgetting": Benchmark(
         "how fast to forget: streams that stay, wander or jump, and real ones in the order of time",
         "forgetting:forgetting",

@@ -61,6 +61,11 @@ class History:
         """Whether some rows are no longer held."""
         return self.evicts and self.seen > len(self)
 
+    def mean_square(self) -> float:
+        """Of the rewards held, in the tracker's units."""
+        y = self.arrays["y"][: len(self)] if len(self) else np.zeros(1)
+        return float(y @ y) / y.size
+
     # -- room ------------------------------------------------------------------------------------------------------
 
     def open(self, dim: int, sparse: bool) -> None:

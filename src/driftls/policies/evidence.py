@@ -39,12 +39,12 @@ class Strength(NamedTuple):
 
 
 def can_adapt(tracker: Tracker, width: Width) -> bool:
-    """Whether the effective degrees of freedom are at hand, and all rows are kept alike."""
+    """Whether the effective degrees of freedom are at hand, and the ridge stays: with a discount, that of RLS fades."""
     if not tracker.scale:
         return False
     if isinstance(tracker, RLS):
-        kept = tracker.discount == 1.0 and not tracker.history.evicts
-        return kept and tracker.method in ("auto", "sherman-morrison") and isinstance(width, ExactWidth | CentredWidth)
+        stays = tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
+        return stays and isinstance(width, ExactWidth | CentredWidth)
     return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth | CentredWidth)
 
 

@@ -311,8 +311,13 @@ class Models:
         if change is not None or any(settled):
             self.table.renew()
         if self.first is not None:  # the noise, as the model of all rewards sees it
-            left = units.reward_variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
-            self.frame["errors"] = max(left, 0.0) if units.reward_variation else 0.0
+            variation = units.reward_variation
+            if any(
+                model.tracker.history.dropped for model in models
+            ):  # what is explained is of the rows held: so is this
+                variation = sum(len(model.tracker) * model.tracker.history.mean_square() for model in models)
+            left = variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
+            self.frame["errors"] = max(left, 0.0) if variation else 0.0
 
     def warm(self, model: Model, fill: Any, squares: NDArray[np.float64], n: int, errors: float) -> None:
         """Let a model that has seen nothing stand where `fill(tracker)` puts it, after n rows seen elsewhere."""

@@ -154,9 +154,10 @@ class RLS(SummingTracker):
             return self._state["inverse"].copy()
 
     def explained(self) -> float:
-        """b . theta: how much of the sum of squared rewards the model accounts for."""
+        """b . theta: how much of the sum of squared rewards the model accounts for; of all, if a window's rows are typical."""
         with self.lock:
-            return float(self.frame["scale"] * (self._state["moment"] @ self._state["coords"][0]))
+            share = len(self) / max(len(self.history), 1) if self.history.evicts else 1.0
+            return float(share * self.frame["scale"] * (self._state["moment"] @ self._state["coords"][0]))
 
     def inverse_entry(self, j: int) -> float:
         """Entry j of the diagonal of (A + ridge I)^-1."""
