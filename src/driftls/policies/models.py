@@ -312,9 +312,7 @@ class Models:
             self.table.renew()
         if self.first is not None:  # the noise, as the model of all rewards sees it
             variation = units.reward_variation
-            if any(
-                model.tracker.history.dropped for model in models
-            ):  # what is explained is of the rows held: so is this
+            if any(model.tracker.history.dropped for model in models):  # what is explained is of the rows held
                 variation = sum(len(model.tracker) * model.tracker.history.mean_square() for model in models)
             left = variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
             self.frame["errors"] = max(left, 0.0) if variation else 0.0
