@@ -12,7 +12,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
@@ -318,6 +318,14 @@ class Saveable(ABC):
     def from_snapshot(cls, header: dict[str, Any], arrays: Arrays, **functions: Any) -> Self:
         """What `snapshot` wrote down."""
 
+    @abstractmethod
+    def functions(self) -> dict[str, Any]:
+        """Schedules that are functions of n, which `load` has to be given again."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
+        return partial(self.from_snapshot, **self.functions()), self.snapshot()
+
     def save(self, path: Path_) -> None:
         """Write everything to one file, atomically; `load` goes on as if it had never stopped."""
         write(path, *self.snapshot())
@@ -330,3 +338,8 @@ class Saveable(ABC):
             if header.get("class") != cls.__name__:
                 raise FileFormatError(f"holds a {header.get('class')}, not a {cls.__name__}. Use its own load().")
             return cls.from_snapshot(header, arrays, **functions)
+
+
+def group(arrays: Arrays, prefix: str) -> Arrays:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}

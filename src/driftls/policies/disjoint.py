@@ -14,11 +14,11 @@ from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsE
 from driftls.features import FeatureMap
 from driftls.history import Mapped
 from driftls.inputs import as_rows
-from driftls.persistence import whole
+from driftls.persistence import group, whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
 from driftls.policies.arms import as_block, first_dim, is_items, look_at
 from driftls.policies.evidence import Strength, can_adapt
-from driftls.policies.files import by_number, group, restore_common, seeds_header, seeds_of, tracker_of, width_of
+from driftls.policies.files import by_number, restore_common, seeds_header, seeds_of, tracker_of, width_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
 from driftls.policies.tables import PAYS_AFTER, kind_of
@@ -92,8 +92,7 @@ class DisjointLinUCB(Policy):
         tracker = (RLS(dim) if dim <= EXACT_UP_TO else SAGA(dim)) if tracker is None else tracker
         if not isinstance(tracker, Tracker) or tracker.dim != dim or len(tracker):
             raise SettingsError(
-                f"tracker must be an unused one of dim={dim}, of which each arm gets a copy; got {tracker!r}. "
-                "(An AutoDiscount predicts streams alone: give the discount that it finds to RLS.)"
+                f"each arm gets a copy of tracker: an unused one of dim={dim} is needed, got {tracker!r}."
             )
         if isinstance(tracker.history, Mapped):
             raise SettingsError("every arm has a history of its own, and a Mapped folder serves one. Use Growing().")
@@ -296,15 +295,14 @@ class DisjointLinUCB(Policy):
         exact = not sparse and small and arms * dim * dim <= MOST_PRODUCTS
         self.tracker = RLS(dim) if small else SAGA(dim)
         self._models.use(ExactWidth() if exact else CentredWidth())
-        kind = "sparse" if sparse else "dense"
-        if exact:
-            self._reason = f"exact: {dim} dense features and {arms} arms, for which exact widths are affordable"
-        elif small:
-            self._reason = f"fast: {dim} {kind} features and {arms} arms: exact models, with centred diagonal widths"
-        else:
-            self._reason = (
-                f"fast: {dim} {kind} features, too many for a matrix an arm: SAGA, with centred diagonal widths"
-            )
+        what = f"{dim} {'sparse' if sparse else 'dense'} features"
+        self._reason = (
+            f"exact: {what} and {arms} arms, for which exact widths are affordable"
+            if exact
+            else f"fast: {what} and {arms} arms: exact models, with centred diagonal widths"
+            if small
+            else f"fast: {what}, too many for a matrix an arm: SAGA, with centred diagonal widths"
+        )
         self._auto = False
         if self.sigmas is not None and can_adapt(self.tracker, self.width):
             self._models.strength = self._models.first = Strength(FIRST_RIDGE)
@@ -399,9 +397,6 @@ class DisjointLinUCB(Policy):
             made._models.put(slot, Model(one, width))
         restore_common(made, made._models, header, arrays)
         return made
-
-    def functions(self) -> dict[str, Any]:
-        return self.tracker.functions()
 
     def __repr__(self) -> str:
         return f"DisjointLinUCB({self.tracker!r}, {self.width!r}, epsilon={self.epsilon}), arms={len(self)}"

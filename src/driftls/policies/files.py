@@ -9,7 +9,7 @@ import numpy as np
 import driftls.trackers
 from driftls.errors import CorruptFileError, DimensionError
 from driftls.features import from_header as features_of
-from driftls.persistence import checked, expect, whole
+from driftls.persistence import checked, expect, group, whole
 from driftls.policies.evidence import Strength
 from driftls.policies.models import Models
 from driftls.trackers import Tracker
@@ -73,11 +73,6 @@ def width_of(header: dict[str, Any]) -> Width:
     return kind(**settings)
 
 
-def group(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """The arrays whose names begin so, by the rest of their names."""
-    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
-
-
 def by_number(arrays: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """The arrays whose names begin with a number and a dot, by the number and the rest of their names."""
     groups: dict[int, dict[str, Any]] = {}
@@ -102,8 +97,3 @@ def seeds_of(header: dict[str, Any]) -> np.random.Generator:
     """What `seeds_header` wrote down."""
     key, spawned = tuple(header["spawn_key"]), whole(header, "spawned")
     return np.random.default_rng(np.random.SeedSequence(header["entropy"], spawn_key=key, n_children_spawned=spawned))
-
-
-def revive(kind: Any, header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Any:
-    """What a pickle calls."""
-    return kind.from_snapshot(header, arrays, **functions)

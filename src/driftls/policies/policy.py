@@ -20,7 +20,7 @@ from driftls.persistence import Saveable
 from driftls.policies.arm_index import plain_id
 from driftls.policies.arms import allowed_arms, check_weights, look_at, plain_rows, position_of, reward_of, rewards_of
 from driftls.policies.evidence import Strength
-from driftls.policies.files import common, revive
+from driftls.policies.files import common
 from driftls.policies.keys import Keys, row_of, waiting_of
 from driftls.policies.models import Models
 from driftls.trackers import Tracker
@@ -390,10 +390,5 @@ class Policy(Saveable):
     def _snapshot_models(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Add the models to what is written down."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
-        return revive, (type(self), *self.snapshot(), self.functions())
-
-    @abstractmethod
     def functions(self) -> dict[str, Any]:
-        """Schedules that are functions of n, which `load` has to be given again."""
+        return self.tracker.functions()

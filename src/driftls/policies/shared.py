@@ -15,11 +15,11 @@ from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
 from driftls.history import Mapped
 from driftls.inputs import as_numbers
-from driftls.persistence import whole
+from driftls.persistence import group, whole
 from driftls.policies.arm_index import plain_ids
 from driftls.policies.arms import arm_rows, as_block, ids_of, is_items, look_at, one_arm, plain_rows, rounds_of
 from driftls.policies.crossed import TABLE_FROM, CrossedStage
-from driftls.policies.files import group, restore_common, tracker_of, width_of
+from driftls.policies.files import restore_common, tracker_of, width_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
 from driftls.policies.slots import ArmSlots
@@ -313,7 +313,7 @@ class SharedPolicy(Policy):
     def functions(self) -> dict[str, Any]:
         if isinstance(self.tracker.history, Mapped):
             raise SettingsError("a policy over a Mapped history cannot be copied: a folder has one owner. Use save().")
-        return self.tracker.functions()
+        return super().functions()
 
     def __repr__(self) -> str:
         kappa = f"sigmas={self.sigmas}" if self.sigmas else f"kappa={self.kappa}"

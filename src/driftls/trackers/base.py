@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -291,18 +290,16 @@ class Tracker(Machine):
         return {name: getattr(self, name) for name in common if name not in self.not_settings}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or a pickle for another process, is made of what a file would hold: never of addresses."""
         if isinstance(self.history, Mapped):
             raise SettingsError(
                 "a tracker over a Mapped history cannot be copied: its folder has one owner. Use save()."
             )
-        return partial(self.from_snapshot, **self.functions()), self.snapshot()
+        return super().__reduce__()
 
     def _schedules(self) -> dict[str, Any]:
         return {name: value for name, value in self.settings().items() if name in SCHEDULES}
 
     def functions(self) -> dict[str, Any]:
-        """Schedules that are functions of n, which `load` has to be given again."""
         return {name: value.function for name, value in self._schedules().items() if isinstance(value, Tabulated)}
 
     def __repr__(self) -> str:

@@ -15,11 +15,10 @@ from driftls.draws import Seed
 from driftls.errors import CorruptFileError, SettingsError
 from driftls.history import History
 from driftls.inputs import Rows, as_number, as_numbers, as_rows, is_pair
-from driftls.persistence import Saveable, checked
+from driftls.persistence import Saveable, checked, group
 from driftls.trackers.base import TrackingError
 from driftls.trackers.cd import CD
 from driftls.trackers.diagonal import Diagonal
-from driftls.trackers.files import group, revive
 from driftls.trackers.health import Health
 from driftls.trackers.settings import RAW, whole_number
 from driftls.units import Units
@@ -108,9 +107,7 @@ class AutoDiscount(Saveable):
             kept = [w * (least / (4.0 * self.noise + e)) ** 2.5 for w, e in zip(self.weights, errors)]
             share, total = 1.0 / (n + 10.0), sum(kept)
             self.weights = [(1.0 - share) * w / total + share / count for w in kept]
-        if (
-            n > 1
-        ):  # at first a row counts by about the cube of its number: errors of a model that knew nothing soon leave
+        if n > 1:  # errors of a model that knew nothing soon leave
             self.noise += max(4.0 / (n + 2.0), 1.0 / RECENT) * (error - self.noise)
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -204,7 +201,6 @@ class AutoDiscount(Saveable):
         return made
 
     def functions(self) -> dict[str, Any]:
-        """Schedules that are functions of n, which `load` has to be given again."""
         return self.trackers[0].functions()
 
     def fresh(self, seed: Seed = None) -> Self:
@@ -213,9 +209,6 @@ class AutoDiscount(Saveable):
         made.trackers, made.noise = [tracker.fresh() for tracker in self.trackers], 0.0
         made.weights = [1.0 / len(made.trackers)] * len(made.trackers)
         return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return revive, (type(self), *self.snapshot(), self.functions())
 
     def __repr__(self) -> str:
         return f"AutoDiscount({self.dim}, discounts={[each.discount for each in self.trackers]}), n={len(self)}"
