@@ -12,7 +12,7 @@ from driftls.cli.report import Figures
 @app.command()
 def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Everything small: a minute on 2 cores.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Long streams, many seeds: some 40 minutes on 2 cores.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Long streams, many seeds: an hour on 2 cores.")] = False,
     log: Annotated[
         list[Path] | None,
         typer.Option(

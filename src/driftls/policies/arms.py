@@ -16,7 +16,9 @@ from driftls.inputs import Rows, as_number, as_numbers, as_rows, fault, is_pair,
 from driftls.kernels.rows import LARGEST, first_fault
 from driftls.policies.arm_index import plain_ids
 from driftls.stage import Stage
+from driftls.trackers import Tracker
 from driftls.trackers.settings import whole_number
+from driftls.widths import Width
 
 FIRST_NAMES = 64
 
@@ -121,6 +123,15 @@ def check_weights(kappa: Any, sigmas: Any, epsilon: Any) -> None:
         good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and 0.0 <= value <= most
         if not (good or (name == "kappa" and value is None)):
             raise SettingsError(f"{name} must lie in [0, {most:g}], got {value!r}.")
+
+
+def check_parts(tracker: Any, width: Any) -> None:
+    """A tracker that a kernel can learn with, and a width."""
+    if not isinstance(tracker, Tracker) or not isinstance(width, Width):
+        raise SettingsError(
+            f"a policy needs a tracker and a width, got {tracker!r} and {width!r}. (An AutoDiscount predicts streams "
+            "alone: give the discount that it finds to RLS.)"
+        )
 
 
 def reward_of(reward: Any) -> float:

@@ -16,7 +16,7 @@ from driftls.history import Mapped
 from driftls.inputs import as_rows
 from driftls.persistence import group, whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
-from driftls.policies.arms import as_block, first_dim, is_items, look_at
+from driftls.policies.arms import as_block, check_parts, first_dim, is_items, look_at
 from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.files import by_number, restore_common, seeds_header, seeds_of, tracker_of, width_of
 from driftls.policies.models import Model
@@ -26,7 +26,7 @@ from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.settings import whole_number
 from driftls.units import Units
-from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, Width
+from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, NoWidth, Width
 
 EXACT_UP_TO = 200  # features: two matrices a model, 640 kB
 MOST_PRODUCTS = 2_000_000  # a choice: of exact widths for dense users, arms times features squared
@@ -90,10 +90,9 @@ class DisjointLinUCB(Policy):
         if self._auto:
             self._reason = "open: tracker and width are chosen when the first user is here"
         tracker = (RLS(dim) if dim <= EXACT_UP_TO else SAGA(dim)) if tracker is None else tracker
-        if not isinstance(tracker, Tracker) or tracker.dim != dim or len(tracker):
-            raise SettingsError(
-                f"each arm gets a copy of tracker: an unused one of dim={dim} is needed, got {tracker!r}."
-            )
+        check_parts(tracker, width or NoWidth())
+        if tracker.dim != dim or len(tracker):
+            raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
         if isinstance(tracker.history, Mapped):
             raise SettingsError("every arm has a history of its own, and a Mapped folder serves one. Use Growing().")
         self._seeds = generator_of(seed)
@@ -181,15 +180,11 @@ class DisjointLinUCB(Policy):
             raise InputError(f"{len(names)} arms, but 1 ... most_arms={self.most_arms} models are kept.")
         return names
 
-    def _row(self, x: Any) -> Any:
-        return self._one(self._known_user(x))
-
     def _row_of(self, rows: Any, k: int) -> tuple[Any, int]:
-        return self._one(rows), 0
+        return self._row(rows), 0
 
-    def _one(self, user: Any) -> Any:
-        """One user, as a block of one row."""
-        rows: Any = as_rows(as_block(user, "a user"), self.dim, "a user")
+    def _row(self, x: Any) -> Any:
+        rows: Any = as_rows(as_block(self._known_user(x), "a user"), self.dim, "a user")
         if rows.shape[0] != 1:
             raise InputError(f"a user must be one row, got {rows.shape[0]}.")
         return rows
@@ -216,7 +211,7 @@ class DisjointLinUCB(Policy):
         """Copy a user to where kernels read it; the first one decides whether users are dense or sparse."""
         if self._models.stage.take_row(user):
             return
-        rows = self._one(user)
+        rows = self._row(user)
         if self._models.stage.sparse is None:
             look_at(rows, "the user")
             self._start(not isinstance(rows, np.ndarray), arms)

@@ -17,7 +17,17 @@ from driftls.history import Mapped
 from driftls.inputs import as_numbers
 from driftls.persistence import group, whole
 from driftls.policies.arm_index import plain_ids
-from driftls.policies.arms import arm_rows, as_block, ids_of, is_items, look_at, one_arm, plain_rows, rounds_of
+from driftls.policies.arms import (
+    arm_rows,
+    as_block,
+    check_parts,
+    ids_of,
+    is_items,
+    look_at,
+    one_arm,
+    plain_rows,
+    rounds_of,
+)
 from driftls.policies.crossed import TABLE_FROM, CrossedStage
 from driftls.policies.files import restore_common, tracker_of, width_of
 from driftls.policies.models import Model
@@ -69,11 +79,7 @@ class SharedPolicy(Policy):
         seed: Seed = None,
         features: FeatureMap | None = None,
     ) -> None:
-        if not isinstance(tracker, Tracker) or not isinstance(width, Width):
-            raise SettingsError(
-                f"a policy needs a tracker and a width, got {tracker!r} and {width!r}. (An AutoDiscount predicts streams "
-                "alone: give the discount that it finds to RLS.)"
-            )
+        check_parts(tracker, width)
         super().__init__(
             tracker.dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed, features=features
         )
