@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.errors import InputError, missing_extra
-from driftls.inputs import as_numbers, as_whole
+from driftls.inputs import as_numbers, as_whole, checked_csr
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -158,7 +158,7 @@ def _blocks(X: Any, y: Any, block: int) -> Iterator[tuple[Any, Floats]]:
     for number, pair in enumerate([(X, y)] if y is not None else X):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InputError(f"block {number}: expected a pair (X, y), got {type(pair).__name__}.")
-        rows = pair[0].tocsr() if sp.issparse(pair[0]) else as_numbers(pair[0], "X must be a matrix")
+        rows = checked_csr(pair[0]) if sp.issparse(pair[0]) else as_numbers(pair[0], "X must be a matrix")
         targets = as_numbers(pair[1], "targets must be an array").astype(np.float64)
         if rows.ndim != 2 or targets.shape != (rows.shape[0],):
             raise InputError(

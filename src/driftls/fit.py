@@ -18,6 +18,7 @@ from driftls import logs, parallel
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap, UserArmCrosses, from_header
 from driftls.history import History, Reservoir
+from driftls.inputs import checked_csr
 from driftls.policies import DisjointLinUCB, Policy, SharedPolicy
 from driftls.trackers import CD, RAW, RLS, SAGA, Tracker
 from driftls.widths import DiagonalWidth, PhiWidth
@@ -172,7 +173,7 @@ def fit(
 def _check(policy: SharedPolicy | DisjointLinUCB, dim: int) -> None:
     tracker, width = policy.tracker, policy.width
     sums = isinstance(width, DiagonalWidth) or (isinstance(width, PhiWidth) and width.method == "regularised")
-    if len(tracker) or getattr(policy, "_auto", False):
+    if len(tracker) or getattr(policy, "_auto", False) or getattr(policy, "ids", None):
         raise SettingsError("fit needs an unused policy whose tracker is given, not chosen at the first arms.")
     if getattr(tracker, "discount", 1.0) < 1.0:
         raise SettingsError("a discount counts rows by their order, which shards do not have. Fit without a discount.")
@@ -252,7 +253,7 @@ def _sums(
 
 def _checked(X: Any, y: Any, dim: int) -> tuple[Any, Array]:
     """A block that `read` gave, as floats; what cannot be learned is refused."""
-    X = X.tocsr().astype(np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    X = checked_csr(X).astype(np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
     y = np.asarray(y, dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != dim:
         raise DimensionError(f"read must give X with {dim} columns, got {X.shape}. Check the features.")

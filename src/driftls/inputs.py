@@ -47,9 +47,12 @@ class Rows(NamedTuple):
 
     def tocsr(self) -> sp.csr_array:
         """The same as a SciPy matrix."""
-        start = np.asarray(self.start)  # with indices of another type SciPy would make all of them longer
-        start = start.astype(INDEX) if start.size and start[-1] <= np.iinfo(INDEX).max else start
-        return sp.csr_array((self.values, self.indices, start), shape=self.shape)
+        try:
+            indices, values, start, _ = pointed(self.start, self.indices, self.values, self.shape)
+        except ValueError as error:
+            raise InputError(f"these are no valid sparse rows: {error}. Build them anew.") from None
+        start = start.astype(INDEX) if start[-1] <= np.iinfo(INDEX).max else start  # or SciPy makes indices longer, too
+        return sp.csr_array((values, indices, start), shape=self.shape)
 
 
 def as_numbers(values: Any, expected: str) -> NDArray[Any]:
@@ -205,6 +208,16 @@ def _converted(X: Any) -> Any:
             raise ValueError("row, col and data must have one length")
         _within(index, size)
     return sp.coo_array((as_float(X.data), tuple(at)), shape=(1, *X.shape)[-2:]).tocsr()
+
+
+def checked_csr(X: Any, called: str = "X") -> Any:
+    """A sparse matrix as CSR whose arrays fit together, for who reads through them unseen; anything else as it is."""
+    if not sp.issparse(X) or X.ndim != 2:
+        return X
+    rows = sparse_rows(X, called)
+    if rows.indices.size and not 0 <= int(rows.indices.min()) <= int(rows.indices.max()) < X.shape[1]:
+        raise InputError(f"{called} is not a valid sparse matrix: its arrays lead out of it. Build it anew.")
+    return rows.tocsr()
 
 
 def _within(indices: NDArray[Any], size: int) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from driftls.errors import InputError, SettingsError, missing_extra
-from driftls.inputs import sparse_rows
+from driftls.errors import SettingsError, missing_extra
+from driftls.inputs import checked_csr
 from driftls.schedules import ridge as total_ridge
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
 from driftls.trackers.settings import flag
@@ -28,17 +28,6 @@ SOLVERS: dict[str, type[Tracker]] = {
 }
 DRAWING = ("saga", "sag", "svrg", "gd")
 STEPPING = (*DRAWING, "cd")
-
-
-def _looked_at(X: Any) -> Any:
-    """A sparse matrix as CSR whose arrays fit together: scikit-learn and SciPy would read through them unseen."""
-    if not sp.issparse(X) or X.ndim != 2:
-        return X
-    rows = sparse_rows(X, "X")
-    inside = not rows.indices.size or 0 <= int(rows.indices.min()) <= int(rows.indices.max()) < X.shape[1]
-    if not inside or (np.diff(rows.start) < 0).any():
-        raise InputError("X is not a valid sparse matrix: its arrays lead out of it. Build it anew.")
-    return rows.tocsr()
 
 
 class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -119,7 +108,7 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[np.float64]:
         """X theta, and the intercept."""
         check_is_fitted(self, "tracker_")
-        X = validate_data(self, _looked_at(X), accept_sparse="csr", dtype=np.float64, reset=False)
+        X = validate_data(self, checked_csr(X), accept_sparse="csr", dtype=np.float64, reset=False)
         theta, width = self.tracker_.theta, X.shape[1]
         return np.asarray(X @ theta[:width] + theta[width:].sum())
 
@@ -136,7 +125,7 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _validated(self, X: Any, y: Any, *, first: bool) -> tuple[Any, NDArray[np.float64]]:
         """What a tracker takes: float64, sparse indices in order, the constant appended; the caller's X stays as is."""
         settings: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "y_numeric": True, "reset": first}
-        X, y = validate_data(self, _looked_at(X), y, **settings)
+        X, y = validate_data(self, checked_csr(X), y, **settings)
         constant = flag(self.fit_intercept, "fit_intercept") if first else self.tracker_.dim > X.shape[1]
         if sp.issparse(X) and not X.has_canonical_format:
             X = X.copy()

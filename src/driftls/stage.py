@@ -184,7 +184,7 @@ class Stage:
                 self.take(rows[k : k + 1])
             return
         indices, values, start, _ = rows
-        first, last = int(start[k]), int(start[k + 1])
+        first, last = start.item(k), start.item(k + 1)
         if not 0 <= first <= last <= min(indices.size, values.size):
             raise fault(BAD_POINTER, "X", self.dim)
         if not self.take_row((indices[first:last], values[first:last])):

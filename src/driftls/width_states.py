@@ -17,6 +17,7 @@ from driftls.kernels.records import WIDTH
 from driftls.schedules import ridge
 from driftls.state import Arrays, Shape, State, refuse
 from driftls.trackers import RAW, RLS, Tracker
+from driftls.trackers.exact import check_size
 from driftls.units import Change
 
 LARGEST_DIM = 30_000
@@ -95,6 +96,13 @@ class WidthState:
         """The tracker's features are measured in other units from now on."""
         if self.own is not None:
             self.own.change_units(change)
+
+    def try_room(self, dim: int) -> None:
+        """Whether there can be a state over so many features: what can fail fails before anything is changed."""
+        if self.own is not None or any(array.shape[-2:] == (self.dim, self.dim) for array in self.arrays.values()):
+            check_size(dim)
+        sizes = [[dim if size == self.dim else size for size in array.shape] for array in self.arrays.values()]
+        _ = [np.empty(size) for size in sizes], np.empty((2, dim, dim) if self.own is not None else 0)
 
     def reserve(self, arms: int) -> None:
         """So many arms will be scored at a time."""

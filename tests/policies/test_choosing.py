@@ -13,6 +13,7 @@ from driftls.errors import ConditioningWarning, DimensionError, InputError
 from driftls.inputs import Rows
 from driftls.policies import Greedy, LinUCB, Random, SharedPolicy
 from driftls.simulation import simulate
+from driftls.testing.common import same_snapshot
 from driftls.testing.policies import played, rounds
 from driftls.trackers import OLS, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth
@@ -237,3 +238,15 @@ def test_arms_may_be_a_list_of_indices_and_values():
         one.learn(arms, float(n % 3), arm=k)
         other.learn(matrix, float(n % 3), arm=k)
     assert one.scores(arms).tolist() == other.scores(matrix).tolist()
+
+
+def test_infinity_in_a_rare_feature_is_refused_although_its_unit_is_not_known_well():
+    policy = LinUCB(3, seed=0)
+    rows = [sp.csr_array(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]])) for _ in range(2)]
+    policy.learn(rows[0], 1.0, arm=policy.choose(rows[0]))
+    rows[1].data[2] = np.inf
+    before = policy.snapshot()
+    for call in (policy.choose, policy.scores, policy.widths, lambda arms: policy.play(arms, rounds=1)):
+        with pytest.raises(InputError, match="finite"):
+            call(rows[1])
+    same_snapshot(before, policy.snapshot(), "a refused call")

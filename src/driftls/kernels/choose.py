@@ -106,7 +106,8 @@ def choose(p: Any, i: int, n: int) -> float:
     """The position of the arm to show among n, or minus what is wrong"""
     rows, scores = rows_at(p.arms), reals(p.scores)
     w = width(integers(p.widths)[0 if p.disjoint == 0 else integers(p.slots)[0]])
-    fault = fault_of(p, rows, n, p.disjoint != 0 or w.begin != 0)  # before anything is drawn
+    # before anything is drawn; in units, a number of a rare feature that is not finite would be cut, and not be noticed
+    fault = fault_of(p, rows, n, p.disjoint != 0 or w.begin != 0 or rows.units != 0)
     if fault == 0 and integers(p.cursor)[0] + p.draws > p.tape_size:
         fault = NO_DRAWS
     if fault != 0:

@@ -25,13 +25,16 @@ FIRST_NAMES = 64
 
 def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
     """Arms as rows and how many they are, looked at but for their numbers; many: of any number of rounds."""
-    if isinstance(arms, CrossedArms):
+    if type(arms) is Rows and arms.dim == dim and arms.plain():
+        rows: Any = arms
+        count = len(arms.start) - 1
+    elif isinstance(arms, CrossedArms):
         users, features = arms.row.shape
         if not many and users != 1:
             raise InputError(f"a choice is for one user, got the arms of {users}.")
         if features * (arms.count + arms.shared) != dim:
             raise DimensionError(f"arms must have {dim} features, got {arms.shape[1]}.")
-        rows: Any = arms
+        rows = arms
         count = users * arms.blocks.size
     else:
         rows = as_rows(arms, dim, "arms")
@@ -143,6 +146,8 @@ def reward_of(reward: Any) -> float:
 
 def position_of(arm: Any, count: int) -> int:
     """The position of an arm among `count`."""
+    if type(arm) is int and 0 <= arm < count:
+        return arm
     if isinstance(arm, bool) or not isinstance(arm, int | np.integer) or not 0 <= arm < count:
         raise InputError(f"arm must be a whole number in 0 ... {count - 1}, got {arm!r}.")
     return int(arm)

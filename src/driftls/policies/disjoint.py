@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from driftls.draws import Seed, generator_of
 from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap
+from driftls.features.columns import as_record
 from driftls.history import Mapped
 from driftls.inputs import as_rows
 from driftls.persistence import group, whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
-from driftls.policies.arms import as_block, check_parts, first_dim, is_items, look_at
+from driftls.policies.arms import as_block, check_parts, first_dim, is_items, look_at, position_of
 from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.files import by_number, restore_common, seeds_header, seeds_of, tracker_of, width_of
 from driftls.policies.models import Model
@@ -133,9 +134,9 @@ class DisjointLinUCB(Policy):
                 raise SettingsError(f"arm id {name!r} has a model already: a warm start is for a new one.")
             self._start(sparse, 1)
             model = self._fresh_model()
+            self._models.warm(model, fill, squares, n, errors)  # first: it may be refused
             self._leave_pool()  # one of its arms may give way
             self._models.put(self._index.open(name), model)
-            self._models.warm(model, fill, squares, n, errors)
 
     # -- what a caller passes ------------------------------------------------------------------------------------
 
@@ -143,8 +144,10 @@ class DisjointLinUCB(Policy):
         """Ids (or items with an "id") that are looked at once, while they last: for `choose(user, pool)`."""
         return ArmIds(plain_ids(item_ids(items)))
 
-    def _round(self, arms: Any, items: Any, ids: Any, *, single: bool = False) -> tuple[Any, int, Any]:
+    def _round(self, arms: Any, items: Any, ids: Any, *, learn: bool = False, arm: Any = None) -> tuple[Any, int, Any]:
         names = self._names(ids, items)
+        if learn:  # an arm that has a model, before a vocabulary grows
+            self._known(names[position_of(arm, len(names))])
         return self._known_user(arms), len(names), names
 
     def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
@@ -161,7 +164,7 @@ class DisjointLinUCB(Policy):
         """A user as a row: a dict by the policy's features."""
         if type(user) is tuple or type(user) is np.ndarray:
             return user
-        if isinstance(user, Mapping):
+        if isinstance(user, Mapping) or (self.features is not None and as_record(user) is not None):
             return self._made(user)
         return self._fitting(user) if self._is_made(user) else user
 
@@ -386,7 +389,7 @@ class DisjointLinUCB(Policy):
             one = tracker_of(entry["tracker"], group(own, "tracker."), dict(functions))
             if made.units is not None and one.sparse is not None:
                 one.measure(made.units)
-            if one.sparse != header["sparse"] or one.dim != made.dim:
+            if one.sparse is None or one.sparse != header["sparse"] or one.dim != made.dim:
                 raise CorruptFileError(f"model {number} does not fit the policy. Restore the file from a copy.")
             width = made.width.reopen(one, made._models.draws, 0, entry["numbers"], group(own, "width."))
             made._models.put(slot, Model(one, width))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import TAPE, Draws, Seed
+from driftls.errors import CorruptFileError
 from driftls.inputs import fault
 from driftls.kernels import choose as kernels
 from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM
@@ -59,7 +60,7 @@ class Models:
         self.strength: Strength | None = None  # of the prior, where it is estimated from the data
         self.first: Strength | None = None  # the guess with which that began
         self.units: Units | None = None  # how features are measured; None for raw units, and before the first rows
-        self.rounds = 0
+        self.rounds, self.refilled = 0, False
         self.stage = Stage(dim)
         self.read_tape()
         self._make_slots(FIRST_ARMS)
@@ -88,7 +89,10 @@ class Models:
 
     def set_numbers(self, numbers: dict[str, Any]) -> None:
         """What `numbers` were."""
-        self.frame.set(**{name: checked(numbers[name], float) for name in NUMBERS})
+        found = {name: checked(numbers[name], float) for name in NUMBERS}
+        if not all(0.0 <= value < np.inf for value in found.values()):
+            raise CorruptFileError(f"errors, their number and a probability cannot be {found}. Restore it from a copy.")
+        self.frame.set(**found)
 
     # -- memory that kernels use ---------------------------------------------------------------------------------
 
@@ -146,6 +150,7 @@ class Models:
             self.draws.enlarge(2 * draws)
             self.read_tape()
         self.draws.ready(draws)
+        self.refilled = True
 
     def open(self, tracker: Tracker, slots: int) -> Model:
         """A model of a tracker that has started, and of the policy's width."""

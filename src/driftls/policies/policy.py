@@ -133,6 +133,8 @@ class Policy(Saveable):
         with self.lock:
             if key is not None:
                 key = self.keys.new(key)
+            if allowed is not None and hasattr(items, "__len__"):
+                allowed_arms(allowed, len(items))  # before a vocabulary grows
             rows, count, names = self._round(arms, items, ids)
             mask = None if allowed is None else allowed_arms(allowed, count)
             self._take(rows, count, names)
@@ -169,7 +171,9 @@ class Policy(Saveable):
             if arms is None or (self.disjoint and (arm is None or (ids is None and items is None))):
                 example = "learn(user, reward, arm=k, ids=ids)" if self.disjoint else "learn(arms, reward, arm=k)"
                 raise InputError(f"learn needs {example}, or learn(reward=..., key=key).")
-            rows, count, names = self._round(arms, items, ids, single=arm is None)
+            if arm is not None and hasattr(items, "__len__"):
+                position_of(arm, len(items))  # before a vocabulary grows
+            rows, count, names = self._round(arms, items, ids, learn=True, arm=arm)
             if arm is None and count != 1:
                 raise InputError(f"{count} arms and one reward: say which of them it belongs to, with arm=.")
             k = 0 if arm is None else position_of(arm, count)
@@ -178,7 +182,9 @@ class Policy(Saveable):
     def remember(self, key: Hashable, x: Any, name: Hashable = None) -> None:
         """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
         with self.lock:
-            key, names = self.keys.new(key), () if name is None and not self.disjoint else (plain_id(name),)
+            if name is None and self.disjoint:
+                raise InputError("the id of the arm is missing: remember(key, user, name).")
+            key, names = self.keys.new(key), () if name is None else (plain_id(name),)
             rows = self._row(x)
             look_at(rows, "the user" if self.disjoint else "arm")
             self.keys.waiting[key] = waiting_of(rows, 0, names)
@@ -191,7 +197,7 @@ class Policy(Saveable):
         items: Any = None,
         shown: Any = None,
         ids: Any = None,
-        rounds: int | None = None,
+        rounds: Any = None,
     ) -> NDArray[np.int64]:
         """Many rounds in one compiled loop, decision by decision equal to `choose` and `learn`; returns the choices.
 
@@ -225,9 +231,7 @@ class Policy(Saveable):
             rows, lines = rows if isinstance(rows, np.ndarray) else rows.tocsr(), 1 if self.disjoint else count
             return np.array([self.choose(rows[at : at + lines], ids=names) for at in first.tolist()], dtype=np.int64)
 
-    def choose_many(
-        self, arms: Any, items: Any = None, *, ids: Any = None, rounds: int | None = None
-    ) -> NDArray[np.int64]:
+    def choose_many(self, arms: Any, items: Any = None, *, ids: Any = None, rounds: Any = None) -> NDArray[np.int64]:
         """The choices of many rounds (for one model an arm, or with items: of many users), as `choose` makes them."""
         return self.play(arms, items=items, ids=ids, rounds=rounds)
 
@@ -238,8 +242,8 @@ class Policy(Saveable):
         """Items, arms or ids that are looked at once, while they last: for `choose(user, pool)`, or `choose(pool)`."""
 
     @abstractmethod
-    def _round(self, arms: Any, items: Any, ids: Any, *, single: bool = False) -> tuple[Any, int, Any]:
-        """What a caller passed for one round, looked at: rows, how many arms there are, and their ids (or None)."""
+    def _round(self, arms: Any, items: Any, ids: Any, *, learn: bool = False, arm: Any = None) -> tuple[Any, int, Any]:
+        """What a caller passed for one round (learn: to learn of `arm`), looked at: rows, number of arms, ids or None."""
 
     @abstractmethod
     def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
@@ -321,10 +325,11 @@ class Policy(Saveable):
             models = who._models
             widths = [model.width for model in models.each()] if models.need > 1 else []
             cursor, kept = int(models.draws.cursor[0]), [width.put_aside() for width in widths]
+            models.refilled = False
             try:
                 yield who
-            finally:
-                models.draws.cursor[0] = cursor
+            finally:  # a tape that was filled up begins with what was unread
+                models.draws.cursor[0] = 0 if models.refilled else cursor
                 for width, aside in zip(widths, kept):
                     width.put_back(aside)
                 who._answered()
@@ -355,6 +360,8 @@ class Policy(Saveable):
         with self.lock:
             dim = whole_number(dim, "dim", self.dim)
             if dim > self.dim:
+                for model in self._models.each():
+                    model.width.try_room(dim + self.tracker.intercept)
                 held, self.tracker.held = self.tracker.held, False
                 try:
                     self.tracker.grow(dim)
@@ -373,9 +380,7 @@ class Policy(Saveable):
 
     def _must_learn(self) -> None:
         if self.frozen:
-            raise SettingsError(
-                "this policy is frozen: it chooses and never learns. Teach the one that it is a copy of."
-            )
+            raise SettingsError("this policy is frozen and never learns. Teach the one that it is a copy of.")
 
     # -- files ---------------------------------------------------------------------------------------------------
 

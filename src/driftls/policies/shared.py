@@ -116,8 +116,8 @@ class SharedPolicy(Policy):
             look_at(rows)
             return copy.deepcopy(rows)
 
-    def _round(self, arms: Any, items: Any, ids: Any, *, single: bool = False) -> tuple[Any, int, Any]:
-        rows, count = self._arm_rows(arms, items, single=single)
+    def _round(self, arms: Any, items: Any, ids: Any, *, learn: bool = False, arm: Any = None) -> tuple[Any, int, Any]:
+        rows, count = self._arm_rows(arms, items, single=learn and arm is None)
         return rows, count, ids_of(ids, count)
 
     def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
@@ -125,8 +125,9 @@ class SharedPolicy(Policy):
             features: Any = self.features
             if not hasattr(features, "rounds"):
                 raise InputError("users and items need features: build the policy with features=Features(...).")
+            made = features.rounds(arms, items)
             rounds = None if rewards is not None else len(arms)
-            arms = self._fitting(features.rounds(arms, items))
+            arms = self._fitting(made)
         rows, _ = self._arm_rows(arms, many=True)
         names = None if ids is None else plain_ids(ids)
         rewards = None if rewards is None else as_numbers(rewards, "rewards must be a matrix")
@@ -228,6 +229,7 @@ class SharedPolicy(Policy):
             if first and not len(self.tracker):  # a refused row decides nothing: the next may be of the other kind
                 models.clear()
                 self.tracker.unstart()
+                self.tracker.held = False
                 self._crossed = CrossedStage(self.frame, models.table)
             raise
 
@@ -255,6 +257,8 @@ class SharedPolicy(Policy):
 
     def _open_model(self, sparse: bool) -> None:
         tracker = self.tracker
+        if tracker.held:
+            raise SettingsError("this tracker is another policy's. Give each policy a tracker of its own.")
         unused = tracker.sparse is None
         if unused:
             tracker.start(sparse)
@@ -308,7 +312,7 @@ class SharedPolicy(Policy):
         model = header["model"]
         self._arm_slots.restore(header["ids"], 0 if model is None else whole(model, "slots"))
         if model is not None:
-            if self.tracker.sparse is None or not model["slots"] <= 2**24:
+            if self.tracker.sparse is None or not self.width.keeps_arms <= model["slots"] <= 2**24:
                 raise CorruptFileError(
                     "the model of the policy does not fit its tracker. Restore the file from a copy."
                 )

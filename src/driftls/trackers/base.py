@@ -150,7 +150,7 @@ class Tracker(Machine):
         """The present estimate of the coefficients, a fresh array; see `intercept_`."""
         with self.lock:
             theta = self.coefficients()
-            return theta if self.units is None else self.units.raw(theta)[0]
+            return theta[: self.dim] if self.units is None else self.units.raw(theta)[0]
 
     @property
     def intercept_(self) -> float:

@@ -66,6 +66,11 @@ class AutoDiscount(Saveable):
         self.dim = whole_number(dim, "dim", 1)
         if settings.pop("history", None) is not None:
             raise SettingsError("AutoDiscount forgets by discounts and keeps no rows. Drop history=.")
+        if wrong := [name for name in ("discount", "seed") if name in settings]:
+            raise SettingsError(
+                f"AutoDiscount has no setting {wrong[0]!r}: it has several discounts, and draws nothing."
+            )
+        discounts = discounts.tolist() if isinstance(discounts, np.ndarray) else discounts
         if discounts is None:
             discounts = [1.0, *(1.0 - 1.0 / (rows * (self.dim + 1)) for rows in MEMORIES)]
         if not isinstance(discounts, list | tuple) or len(discounts) < 2:
@@ -198,6 +203,8 @@ class AutoDiscount(Saveable):
         made.lock, made.weights = threading.RLock(), weights
         made.trackers = [CD.from_snapshot(one, group(arrays, f"{k}."), **functions) for k, one in enumerate(parts)]
         made.dim = made.trackers[0].dim
+        if len({(one.dim, one.sparse, len(one)) for one in made.trackers}) > 1:
+            raise CorruptFileError("the trackers do not follow the same rows. Restore the file from a copy.")
         return made
 
     def functions(self) -> dict[str, Any]:

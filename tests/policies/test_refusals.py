@@ -1,0 +1,155 @@
+"""What is refused leaves no trace, whatever it comes through: growth, damaged matrices, files, other policies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from driftls import evaluate
+from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsError
+from driftls.features import Features
+from driftls.fit import fit
+from driftls.policies import DisjointLinUCB, LinUCB, SharedPolicy
+from driftls.policies.registry import make
+from driftls.testing.common import same_snapshot
+from driftls.trackers import RAW, RLS, SAGA
+from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, PhiWidth, SampleWidth
+
+IDS = ["a", "b"]
+
+
+def damaged():
+    X = sp.csr_array(np.eye(4))
+    X.indptr[1] = 3 * 10**8
+    return X
+
+
+@pytest.mark.parametrize("width", [ExactWidth, SampleWidth])
+def test_growth_that_the_width_refuses_is_refused_as_a_whole(width):
+    policy, arms = SharedPolicy(SAGA(50, seed=0, **RAW), width(), seed=0), sp.csr_array(np.eye(2, 50))
+    policy.learn(arms, 1.0, arm=policy.choose(arms))
+    before = policy.snapshot()
+    with pytest.raises(SettingsError, match="40000 x 40000"):
+        policy.grow(40_000)
+    same_snapshot(before, policy.snapshot(), "growth")
+    assert policy.dim == policy.tracker.dim == 50
+    policy.choose(arms)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_pointers_that_lead_out_of_a_matrix_are_refused_by_many_rounds(frozen):
+    policy = LinUCB(4, seed=0)
+    policy.learn(np.eye(4), 1.0, arm=policy.choose(np.eye(4)))
+    asked = policy.freeze() if frozen else policy
+    with pytest.raises(InputError):
+        asked.play(damaged(), rounds=2)
+    with pytest.raises(InputError):
+        asked.choose_many(damaged(), rounds=2)
+
+
+def test_pointers_that_lead_out_of_a_matrix_are_refused_by_evaluate_and_fit():
+    with pytest.raises(InputError):
+        evaluate(RLS(4), damaged(), np.ones(4))
+    with pytest.raises(DriftlsError):
+        fit(make("linucb-exact", 4), [0], read=lambda shard: [(damaged(), np.ones(4))])
+
+
+def test_a_file_without_room_for_arms_that_recur_is_refused():
+    policy = SharedPolicy(SAGA(3, seed=0, **RAW), PhiWidth(), seed=0)
+    policy.learn(np.eye(3), 1.0, arm=policy.choose(np.eye(3)))
+    header, arrays = policy.snapshot()
+    header["model"] = {**header["model"], "slots": 0}
+    arrays = {name: array for name, array in arrays.items() if not name.startswith("width.")}
+    with pytest.raises(CorruptFileError):
+        SharedPolicy.from_snapshot(header, arrays)
+
+
+@pytest.mark.parametrize("width", [DiagonalWidth(), CentredWidth()])
+def test_a_file_whose_models_never_started_is_refused(width):
+    settings = RAW if isinstance(width, DiagonalWidth) else {}
+    policy = DisjointLinUCB(3, tracker=SAGA(3, **settings), width=width, seed=0)
+    policy.learn(np.ones(3), 1.0, arm=policy.choose(np.ones(3), ids=IDS), ids=IDS)
+    header, arrays = policy.snapshot()
+    header["sparse"] = None
+    for model in header["models"]:
+        model["tracker"] = {**model["tracker"], "sparse": None}
+    with pytest.raises(CorruptFileError):
+        DisjointLinUCB.from_snapshot(header, arrays)
+
+
+@pytest.mark.parametrize("value", [np.nan, -1.0, np.inf])
+def test_a_file_with_a_noise_that_cannot_be_is_refused(value):
+    header, arrays = LinUCB(2, seed=0).snapshot()
+    header["numbers"] = {**header["numbers"], "errors": value}
+    with pytest.raises(CorruptFileError):
+        LinUCB.from_snapshot(header, arrays)
+
+
+def test_a_tracker_has_one_policy():
+    tracker = SAGA(3, seed=0, **RAW)
+    first, second = (SharedPolicy(tracker, DiagonalWidth(), seed=0) for _ in range(2))
+    first.choose(np.eye(3))
+    with pytest.raises(SettingsError, match="of its own"):
+        second.choose(np.eye(3))
+    first.choose(np.eye(3))
+
+
+def test_a_tracker_whose_first_row_was_refused_is_free_again():
+    tracker = SAGA(3, step_size=5.0, seed=0, **RAW)
+    first, second = (SharedPolicy(tracker, DiagonalWidth(), seed=0) for _ in range(2))
+    with pytest.raises(DriftlsError, match="step_size"):
+        first.learn(np.ones(3), 1.0)
+    second.choose(sp.csr_array(np.eye(3)))
+
+
+def test_a_question_about_more_arms_than_before_draws_nothing():
+    twins = [DisjointLinUCB(3, tracker=SAGA(3, **RAW), width=DiagonalWidth(), epsilon=0.5, seed=0) for _ in range(2)]
+    names = [f"id{k}" for k in range(40)]
+    for twin in twins:
+        for k in range(0, 40, 10):
+            twin.choose(np.ones(3), ids=names[k : k + 10])
+        twin._models.draws.take(int(twin._models.draws.tape.size - twin._models.draws.cursor[0]) - 32)
+    twins[0].scores(np.ones(3), ids=names)
+    chosen = [[twin.choose(np.ones(3), ids=IDS) for _ in range(100)] for twin in twins]
+    assert chosen[0] == chosen[1]
+
+
+def test_a_refused_reward_leaves_the_vocabulary_as_it_was():
+    policy = DisjointLinUCB(features=Features(), seed=0)
+    policy.choose({"a": 1.0}, ids=IDS)
+    before = policy.snapshot()
+    for wrong in ({"arm": 9, "ids": IDS}, {"arm": 0, "ids": ["unknown", "b"]}):
+        with pytest.raises(InputError):
+            policy.learn({"new": 1.0}, 1.0, **wrong)
+    with pytest.raises(InputError, match="remember"):
+        policy.remember("key", {"new": 1.0})
+    same_snapshot(before, policy.snapshot(), "a refused reward")
+    shared = LinUCB(features=Features(), seed=0)
+    before = shared.snapshot()
+    for call in (
+        lambda: shared.learn({"new": 1.0}, 1.0, items=[{"b": 1.0}], arm=3),
+        lambda: shared.choose({"new": 1.0}, [{"b": 1.0}], allowed=[4]),
+        lambda: shared.play(None, items=[{"b": 1.0}]),
+        lambda: shared.play(5, items=[{"b": 1.0}]),
+    ):
+        with pytest.raises(InputError):
+            call()
+    same_snapshot(before, shared.snapshot(), "a refused round")
+
+
+def test_a_warm_start_that_its_width_refuses_opens_no_arm():
+    policy = DisjointLinUCB(3, seed=0)
+    policy.choose(sp.csr_array(np.ones((1, 3))), ids=IDS)
+    with pytest.raises(SettingsError, match="warm start"):
+        policy.warm("c", lambda tracker: None, sparse=True, squares=np.ones(3), n=5, errors=1.0)
+    assert policy.ids == IDS
+
+
+def test_a_row_of_pandas_is_a_user_like_a_dict():
+    pandas = pytest.importorskip("pandas")
+    twins = [DisjointLinUCB(features=Features(dim=64), seed=0) for _ in range(2)]
+    user = {"age": 31.0, "city": "Oslo"}
+    for twin, one in zip(twins, (user, pandas.Series(user))):
+        twin.learn(one, 1.0, arm=twin.choose(one, ids=IDS), ids=IDS)
+    np.testing.assert_array_equal(twins[0].model("a").theta, twins[1].model("a").theta)
