@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.errors import InputError
 from driftls.inputs import FLOAT, INDEX, Rows, as_float, fault, pointed
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import ROWS
 from driftls.kernels.rows import BAD_INDEX, BAD_POINTER, UNSORTED, copy_in
 
-MOST_INDEX = np.iinfo(np.int32).max
+MOST_INDEX = np.iinfo(np.int32).max  # of features, and of rows in one call
 IN_PLACE_FROM = 1 << 14  # numbers: below it a copy costs less than finding out where an array lies
 view: Any = memoryview
 OTHER = (TypeError, ValueError, IndexError)  # what a view says of an array of another type or shape than its own
@@ -92,6 +93,8 @@ class Stage:
     def lines(self, count: int) -> None:
         """Have room for so many rows."""
         if self.y.size < count:
+            if count > MOST_INDEX:
+                raise InputError(f"one call takes at most {MOST_INDEX:,} rows, got {count:,}. Pass them in pieces.")
             y, (start, stop), beside = (
                 np.zeros(count),
                 np.zeros((2, count), np.int64),
@@ -153,7 +156,7 @@ class Stage:
 
     def _copy_in(self, used: int, count: int) -> None:
         self._source_used[0] = used
-        if status := copy_in.run(self.frame.address, self.dim if self.constant else -1, count):
+        if status := copy_in.run(self.frame.pointer, self.dim if self.constant else -1, count):
             raise fault(int(status), "X", self.dim)
 
     def take(self, rows: NDArray[Any] | Rows) -> int:

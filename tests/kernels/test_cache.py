@@ -168,7 +168,7 @@ def test_a_part_of_somebody_else_is_compiled_anew_when_its_file_changes(tmp_path
 
 USE = """
 import os, sys
-from driftls.kernels import compiler, parts  # imported while we may still read everything
+from driftls.kernels import compiler, parts, records  # imported while we may still read everything
 def warm(i, n):
     total = 0.0
     for k in range(i):
@@ -179,15 +179,15 @@ def tiny(i, n):
     for k in range(i):
         total += 1.0 / (k + n)
     return total
-warm, tiny = parts.entry(warm), parts.entry(tiny)
+warm, tiny, frame = parts.entry(warm), parts.entry(tiny), parts.Frame(records.COUNTS)
 if len(sys.argv) > 1:
     cache = os.environ.pop("DRIFTLS_CACHE_DIR")
     os.environ["XDG_CACHE_HOME"] = "/proc/nowhere"
-    warm(0, 7, 3)  # has Numba import whatever it needs
+    warm(frame, 7, 3)  # has Numba import whatever it needs
     os.environ["DRIFTLS_CACHE_DIR"] = cache
     os.setgid(int(sys.argv[1]))
     os.setuid(int(sys.argv[1]))
-print(tiny(0, 7, 3).hex())
+print(tiny(frame, 7, 3).hex())
 """
 RIGHT = sum(1.0 / (k + 3) for k in range(7))
 

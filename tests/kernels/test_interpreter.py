@@ -83,7 +83,7 @@ for address in (0, 8, address_of(arrays[0]) - 8):
 tracker = SAGA(3, seed=0, **RAW).partial_fit(np.eye(3), np.ones(3))
 tracker.frame["dim"] = 10**4  # a wrong number in a record: a compiled kernel would read on
 try:
-    learn.read_theta(tracker.frame.address, 0, 10**4)
+    learn.read_theta(tracker.frame, 0, 10**4)
 except IndexError as error:
     print(error)
 """

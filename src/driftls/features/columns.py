@@ -126,7 +126,7 @@ class Vocabulary(Index):
             keys[:size] = self.keys[:size]
             self.keys = keys
             self.frame.set(keys=keys, slots=np.empty(2 * len(keys), np.int32), slot_count=2 * len(keys))
-            kernels.refill(self.frame.address, 0, 0)
+            kernels.refill(self.frame, 0, 0)
 
     def cut(self, size: int) -> None:
         """Drop the names from this index on; none of them is part of a cross yet."""
@@ -150,7 +150,7 @@ class Vocabulary(Index):
                 self.frame["dim"] = place + 1
             if self.frame["dim"] != place + 1:
                 raise FileFormatError(f"expected a new name or two indices below {place}, got {entry!r}.")
-        kernels.refill(self.frame.address, 0, 0)
+        kernels.refill(self.frame, 0, 0)
 
 
 class Column:

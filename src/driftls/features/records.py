@@ -314,7 +314,7 @@ class Features(FeatureMap):
             index.room(most)
         if most > self._room or longest > self._longest or count >= self._start.size:
             self._have_room(2 * max(most, count), 2 * longest)
-        end = int(assemble(index.frame.address, 0, count))
+        end = int(assemble(index.frame, 0, count))
         if self._users.names + self._items.names > NAMES:
             self._forget()
         return Rows(self._indices[:end].copy(), self._values[:end].copy(), self._start[: count + 1].copy(), self.dim)

@@ -60,7 +60,7 @@ def coded_table(space: Space, table: Any) -> Coded:
     start = np.zeros(arrow.num_rows + 1, np.int64)
     for (column, array), one in zip(columns, cells):
         if len(one.start) or len(one.value) or array.null_count or (one.codes[:-1] < 0).any():
-            absent = take_cells(_frame(one, start[1:]).address, 0, arrow.num_rows)  # counts the entries of each row
+            absent = take_cells(_frame(one, start[1:]), 0, arrow.num_rows)  # counts the entries of each row
         else:
             absent = 0
             start[1:] += 1
@@ -70,7 +70,7 @@ def coded_table(space: Space, table: Any) -> Coded:
     frames = [_frame(one, cursor, code_out=code, value_out=value) for one in cells]
     for first in range(0, arrow.num_rows, PIECE):
         for frame in frames:
-            take_cells(frame.address, first, min(PIECE, arrow.num_rows - first))
+            take_cells(frame, first, min(PIECE, arrow.num_rows - first))
     space.records += arrow.num_rows
     return Coded(start, code, value)
 

@@ -153,9 +153,14 @@ def _cut_out(part: parts.Part, made: Any) -> str:
     native = made.native_name.removeprefix("cfunc.")
     module = llvm.parse_assembly(made.inspect_llvm())
     kinds = [f"double %{name}" if name == "x" else f"i64 %{name}" for name in part.arguments]
+    given, widen = kinds, ""
+    if part.arguments is parts.ENTRY_ARGUMENTS:  # whose numbers Python passes as C's int
+        given = ["i64 %frame", "i32 %small_i", "i32 %small_n"]
+        widen = "\n".join(f"%{name} = sext i32 %small_{name} to i64" for name in "in")
     glue = llvm.parse_assembly(
         f"""
-        define double @{part.name}({", ".join(kinds)}) {{
+        define double @{part.name}({", ".join(given)}) {{
+          {widen}
           %result = alloca double
           %error = alloca ptr
           %status = call i32 @"{native}"(ptr %result, ptr %error, {", ".join(kinds)})

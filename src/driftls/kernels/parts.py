@@ -7,7 +7,7 @@ All parts have one C signature, so that a record can hold the address of any of 
 
 where t, w and rows are addresses of records (`driftls.kernels.records`). The Python function behind a part names the
 arguments that it uses, and gets records for addresses. An *entry* is a part that Python calls: `double entry(int64 frame,
-int64 i, int64 n)`. An *inner* function is a piece of parts.
+int32 i, int32 n)`. An *inner* function is a piece of parts.
 
 These modules do not import Numba. With DRIFTLS_INTERPRET=1 nothing is compiled at all: parts run as plain Python, and
 every read and write through an address is checked against the arrays that were handed out.
@@ -36,6 +36,7 @@ INTERPRET = os.environ.get("DRIFTLS_INTERPRET", "") not in ("", "0")
 PART_ARGUMENTS = ("t", "w", "rows", "i", "n", "out", "x")
 ENTRY_ARGUMENTS = ("frame", "i", "n")
 RECORDS = ("t", "w", "rows", "p", "f", "c")  # arguments that are records
+MOST = 2**31 - 1  # rows, features and arms of one call
 
 INNER: set[Callable[..., Any]] = set()
 PARTS: dict[str, Part] = {}
@@ -53,7 +54,7 @@ def part(function: Callable[..., Any]) -> Part:
 
 
 def entry(function: Callable[..., Any]) -> Part:
-    """A function that Python calls with the address of a frame: `entry(frame, i, n)`."""
+    """A function that Python calls with a frame and two numbers: `entry(frame, i, n)`."""
     return Part(function, ENTRY_ARGUMENTS)
 
 
@@ -85,14 +86,20 @@ class Part:
 
         return load(self)
 
-    def _first(self, *arguments: Any) -> float:
-        address, kinds = self.address, [ctypes.c_int64] * len(self.arguments)
-        self.run = self.interpret if INTERPRET else ctypes.CFUNCTYPE(ctypes.c_double, *kinds)(address)
-        return self.run(*arguments)
+    def _first(self, pointer: ctypes.c_int64, i: int, n: int) -> float:
+        # Declared arguments would be converted by ctypes one by one, which costs more than the call: a pointer is made
+        # once a frame, and whole numbers go as C's int.
+        self.run = self._interpreted if INTERPRET else ctypes.CFUNCTYPE(ctypes.c_double)(self.address)
+        return self.run(pointer, i, n)
 
-    def __call__(self, *arguments: Any) -> float:
-        """Call an entry, without the interpreter's lock; `run` is the same, for those who call it often."""
-        return self.run(*arguments)
+    def _interpreted(self, pointer: ctypes.c_int64, i: int, n: int) -> float:
+        return self.interpret(pointer.value, i, n)
+
+    def __call__(self, frame: Frame, i: int, n: int) -> float:
+        """Call an entry, without the interpreter's lock; `run(frame.pointer, i, n)` is the same for numbers that are small."""
+        if not (-MOST <= i <= MOST and -MOST <= n <= MOST):
+            raise OverflowError(f"a kernel counts to {MOST:,} in one call, got {i}, {n}. Pass fewer rows at a time.")
+        return self.run(frame.pointer, int(i), int(n))
 
     def interpret(self, *arguments: Any) -> float:
         """The same as plain Python."""
@@ -219,6 +226,7 @@ class Frame:
         self.memory = np.zeros(1, dtype) if memory is None else memory
         self.arrays: dict[str, Any] = {}
         self.address = int(self.memory.ctypes.data)  # __array_interface__ would describe every field first
+        self.pointer = ctypes.c_int64(self.address)  # the same, as an entry is given it
         self.fields = _Fields(self.memory)
         if "address" in (dtype.names or ()):
             self.fields["address"][0] = self.address

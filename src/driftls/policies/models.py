@@ -183,7 +183,7 @@ class Models:
 
     def look_at(self, features: int, count: int) -> None:
         """Refuse rows of the stage that no kernel should read."""
-        if code := int(first_fault(self.stage.frame.address, features, count)):
+        if code := int(first_fault(self.stage.frame, features, count)):
             self.frame["fault_row"] = code // 8 - 1
             raise self.fault(code % 8)
 
@@ -192,7 +192,7 @@ class Models:
         if allowed is not None:
             self.frame["allowed"] = allowed
         try:
-            while (chosen := kernels.choose.run(self.frame.address, only_scores, count)) == -kernels.NO_DRAWS:
+            while (chosen := kernels.choose.run(self.frame.pointer, only_scores, count)) == -kernels.NO_DRAWS:
                 self.have_draws()
         finally:
             if allowed is not None:
@@ -219,7 +219,7 @@ class Models:
 
     def widths(self, count: int) -> NDArray[np.float64]:
         """The widths of the rows of the stage."""
-        if (code := kernels.widths(self.frame.address, 0, count)) < 0.0:
+        if (code := kernels.widths(self.frame, 0, count)) < 0.0:
             raise self.fault(int(-code))
         return np.sqrt(np.maximum(self.scores[:count], 0.0))
 
@@ -227,7 +227,7 @@ class Models:
         """Learn one row of the stage with its reward; `position` is that of its arm in the pool, or -1."""
         self.stage.reward[row] = reward
         self._position[0] = position
-        while status := kernels.learn_row.run(self.frame.address, row, slot):
+        while status := kernels.learn_row.run(self.frame.pointer, row, slot):
             if status == NO_ROOM:
                 self._make_room(row)
             elif status == kernels.NO_DRAWS:
@@ -252,7 +252,7 @@ class Models:
         at = 0
         try:
             while at < rounds:
-                at = int(kernels.play(frame.address, at, rounds))
+                at = int(kernels.play(frame, at, rounds))
                 status = frame["status"]
                 if status == kernels.NO_DRAWS:
                     self.have_draws()

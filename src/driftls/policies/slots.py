@@ -36,7 +36,7 @@ class ArmSlots:
 
     def same(self, row: int, slot: int) -> bool:
         """Whether a row of the arms has the features for which the slot was opened."""
-        return kernels.is_same(self._frame.address, row, slot) != 0.0
+        return kernels.is_same(self._frame, row, slot) != 0.0
 
     def offer(self, names: list[Hashable], width: WidthState, round_number: int) -> None:
         """Write down the slots of the arms of a round, whose rows were looked at; new ids get one."""
@@ -49,7 +49,7 @@ class ArmSlots:
         if new:
             index.offer(names, round_number)  # in the order of the pool, whichever of them were new
         slots[: len(found)] = found
-        kernels.open_arms(self._frame.address, 0, len(found))
+        kernels.open_arms(self._frame, 0, len(found))
 
     def _open(self, name: Hashable, width: WidthState, round_number: int) -> int:
         if len(self.index) >= width.slots:

@@ -63,7 +63,7 @@ class ScoreTable:
                 table_learned=kernels.learned,
             )
         frame["table"], self._last = kind, (kind, features, arms, entries)
-        kernels.fill(frame.address, 0, arms)
+        kernels.fill(frame, 0, arms)
         return True
 
     def renew(self) -> None:

@@ -120,7 +120,7 @@ class Tracker(Machine):
         """Take rows of the stage, making room and attending to the state where the kernel asks for it."""
         frame, block = self.frame, last - first > 1
         try:
-            while status := kernels.learn.run(frame.address, first, last):
+            while status := kernels.learn.run(frame.pointer, first, last):
                 first = frame["done"]
                 if status == kernels.NO_ROOM:
                     self.make_room(self._stage.frame, first, last, block)
@@ -165,7 +165,7 @@ class Tracker(Machine):
                 return np.zeros(self.inner)
             self.refresh()
             out = self._out(self.inner)
-            kernels.read_theta(self.frame.address, 0, self.inner)
+            kernels.read_theta(self.frame, 0, self.inner)
             return out[: self.inner].copy()
 
     def predict(self, X: Any) -> Any:
@@ -189,7 +189,7 @@ class Tracker(Machine):
         out: Any = self.frame.arrays["out"]
         if out.size < count:
             out = self._out(count)
-        if status := kernels.predict.run(self.frame.address, 0, count):
+        if status := kernels.predict.run(self.frame.pointer, 0, count):
             raise fault(int(status), f"row {self.frame['fault_row']}", self.dim)
         return out[:count]  # type: ignore[no-any-return]
 

@@ -258,7 +258,7 @@ class _TableTracker(StochasticTracker):
     def _polish(self, theta: NDArray[np.float64], sweeps: int) -> None:
         self._state["coords"][0] = theta
         with self._scratch():
-            total = cg.polish(self.frame.address, sweeps, len(self.history))
+            total = cg.polish(self.frame, sweeps, len(self.history))
         self.frame["accounted"] = total / max(len(self.history), 1)
 
     @contextmanager
@@ -288,7 +288,7 @@ class _TableTracker(StochasticTracker):
         signs[: self.dim] = np.where(seen, np.random.default_rng(len(self)).integers(0, 2, self.dim) * 2.0 - 1.0, 0.0)
         with self.lock, self._scratch() as scratch:
             scratch[1] = signs
-            traced = cg.trace(self.frame.address, 2 * SWEEPS, len(self.history))
+            traced = cg.trace(self.frame, 2 * SWEEPS, len(self.history))
             return float(np.clip(seen.sum() - self.frame["ridge"] * traced, 0.0, self.dim))
 
     def stand_at(
