@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import InputError
-from driftls.inputs import FLOAT, INDEX, Rows, as_float, fault, pointed
+from driftls.inputs import FLOAT, INDEX, Rows, as_float, as_rows, fault, pointed
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import ROWS
 from driftls.kernels.rows import BAD_INDEX, BAD_POINTER, UNSORTED, copy_in
@@ -160,10 +160,12 @@ class Stage:
             raise fault(int(status), "X", self.dim)
 
     def take(self, rows: NDArray[Any] | Rows) -> int:
-        """A block of rows that `as_rows` has looked at; returns how many there are."""
+        """A block of rows with as many features; returns how many there are."""
+        if type(rows) is Rows:
+            if self.take_block(rows):
+                return len(rows.start) - 1
+            rows = as_rows(rows, rows.dim)  # crossed arms are staged as users, which are shorter
         count = int(rows.shape[0])
-        if type(rows) is Rows and self.take_block(rows):
-            return count
         self.lines(count)
         if self.sparse:
             self._take_sparse(rows if isinstance(rows, Rows) else _nonzeros(rows), count)
@@ -181,17 +183,23 @@ class Stage:
         return count
 
     def take_one(self, rows: NDArray[Any] | Rows, k: int) -> None:
-        """Row k of a block that `as_rows` has looked at, as row 0."""
-        if isinstance(rows, np.ndarray):
+        """Row k of such a block, as row 0."""
+        if not isinstance(rows, Rows):
             if not self.take_row(rows[k]):
                 self.take(rows[k : k + 1])
             return
         indices, values, start, _ = rows
-        first, last = start.item(k), start.item(k + 1)
+        try:
+            first, last = start.item(k), start.item(k + 1)
+            if 0 <= first <= last <= len(values) and self.take_row((indices[first:last], values[first:last])):
+                return
+        except OTHER:
+            pass
+        indices, values, start, _ = as_rows(rows, rows.dim)
+        first, last = int(start[k]), int(start[k + 1])
         if not 0 <= first <= last <= min(indices.size, values.size):
             raise fault(BAD_POINTER, "X", self.dim)
-        if not self.take_row((indices[first:last], values[first:last])):
-            self.take(Rows(indices[first:last], values[first:last], np.array([0, last - first]), self.dim))
+        self.take(Rows(indices[first:last], values[first:last], np.array([0, last - first]), self.dim))
 
     def _dense(self, count: int) -> NDArray[np.float64]:
         """Room for dense rows, with their constants in it."""

@@ -40,10 +40,12 @@ class CrossedArms:
             raise DimensionError(f"expected a vector with a block for each arm, got shape {self.blocks.shape}.")
         if not isinstance(count, int | np.integer) or kind not in "iu":
             raise InputError(f"expected blocks and their count as whole numbers, got {blocks!r} of {count!r}.")
-        if self.blocks.size and not (self.blocks.min() >= 0 and self.blocks.max() < count):
+        if self.blocks.dtype == np.uint64:  # what is too large must not come out as another block
+            self.blocks = np.minimum(self.blocks, np.uint64(2**62))
+        self.blocks = self.blocks.astype(np.int64, copy=False)
+        if self.blocks.size and self.blocks.view(np.uint64).max() >= count:  # one below 0 is a large one, too
             got = f"{self.blocks.min()} ... {self.blocks.max()}"
             raise InputError(f"expected blocks in 0 ... {count - 1}, got {got}. Raise count, or check the blocks.")
-        self.blocks = self.blocks.astype(np.int64, copy=False)
         self.blocks.flags.writeable = False
 
     @cached_property

@@ -25,9 +25,9 @@ FIRST_NAMES = 64
 
 def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
     """Arms as rows and how many they are, looked at but for their numbers; many: of any number of rounds."""
-    if type(arms) is Rows and arms.dim == dim and arms.plain():
+    if type(arms) is Rows and arms.dim == dim and type(arms.start) is np.ndarray:
         rows: Any = arms
-        count = len(arms.start) - 1
+        count = arms.start.size - 1  # whether its arrays fit together is for the stage to see
     elif isinstance(arms, CrossedArms):
         users, features = arms.row.shape
         if not many and users != 1:
@@ -39,7 +39,7 @@ def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
     else:
         rows = as_rows(arms, dim, "arms")
         count = rows.shape[0]
-    if count == 0 and not many:
+    if count < 1 and not many:
         raise InputError("the pool is empty: at least one arm is needed.")
     return rows, count
 

@@ -79,7 +79,6 @@ class CrossedStage:
 
     def leave(self, stage: Stage) -> None:
         """The rows that come now are those of arms."""
-        if self.on:
-            self.on, self._pool = False, None
-            stage.frame["arms"] = 0
-            self.table.drop()
+        self.on, self._pool = False, None
+        stage.frame["arms"] = 0
+        self.table.drop()

@@ -118,7 +118,7 @@ class SharedPolicy(Policy):
 
     def _round(self, arms: Any, items: Any, ids: Any, *, learn: bool = False, arm: Any = None) -> tuple[Any, int, Any]:
         rows, count = self._arm_rows(arms, items, single=learn and arm is None)
-        return rows, count, ids_of(ids, count)
+        return rows, count, None if ids is None else ids_of(ids, count)
 
     def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
         if items is not None:
@@ -142,10 +142,8 @@ class SharedPolicy(Policy):
             raise InputError(
                 "a user alone, but no items: choose(user, items), learn(user, reward, items=items, arm=k)."
             )
-        elif self.features is not None and is_items(arms):
-            arms = self._made({}, arms)
-        elif self._is_made(arms):
-            arms = self._fitting(arms)
+        elif self.features is not None:
+            arms = self._made({}, arms) if is_items(arms) else self._fitting(arms) if self._is_made(arms) else arms
         return arm_rows(as_block(arms) if single else arms, self._features_of(arms), many=many)
 
     def _features_of(self, arms: Any) -> int:
@@ -191,14 +189,18 @@ class SharedPolicy(Policy):
 
     def _stage(self, rows: Any, count: int, *, recurring: bool) -> None:
         """Copy arms to where kernels read them; the first ones decide what the model is."""
-        if not len(self._models):
+        models = self._models
+        if not len(models):
             self._begin(rows, recurring)
-        self._models.room(count)
-        if isinstance(rows, CrossedArms) and self._crossed.can:
-            self._crossed.take(rows, self._models.stage)
-        else:
-            self._crossed.leave(self._models.stage)
-            self._models.stage.take(plain_rows(rows, self.dim))
+        models.room(count)
+        if isinstance(rows, CrossedArms):
+            if self._crossed.can:
+                self._crossed.take(rows, models.stage)
+                return
+            rows = plain_rows(rows, self.dim)
+        if self._crossed.on:
+            self._crossed.leave(models.stage)
+        models.stage.take(rows)
 
     def _question(self, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
         rows, count, names = self._round(arms, items, ids)
@@ -217,7 +219,8 @@ class SharedPolicy(Policy):
             if isinstance(rows, CrossedArms) and self._crossed.can:
                 self._crossed.take(rows, models.stage)
             else:
-                self._crossed.leave(models.stage)
+                if self._crossed.on:
+                    self._crossed.leave(models.stage)
                 models.stage.take_one(*one_arm(rows, k, self.dim))
                 k = 0
             slot = -1

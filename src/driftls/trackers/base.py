@@ -173,7 +173,8 @@ class Tracker(Machine):
         with self.lock:
             if self._stage.take_row(X):
                 self.refresh()
-                return self._predicted(1).item(0)
+                self._foretell(1)
+                return self._answer[0]
             if not is_pair(X) and not is_sparse(X):
                 X = as_numbers(X, "X must be a matrix")
             one = type(X) is Rows and len(X.start) == 2  # as `Features.user` makes it
@@ -182,16 +183,15 @@ class Tracker(Machine):
             if self._stage.sparse is None:
                 return 0.0 if single else np.zeros(rows.shape[0])
             self.refresh()
-            found = self._predicted(self._stage.take(rows)).copy()
-            return float(found[0]) if single else found
-
-    def _predicted(self, count: int) -> NDArray[np.float64]:
-        out: Any = self.frame.arrays["out"]
-        if out.size < count:
+            count = self._stage.take(rows)
             out = self._out(count)
+            self._foretell(count)
+            return self._answer[0] if single else out[:count].copy()
+
+    def _foretell(self, count: int) -> None:
+        """What is predicted of the first rows of the stage goes to where there is room for it."""
         if status := kernels.predict.run(self.frame.pointer, 0, count):
             raise fault(int(status), f"row {self.frame['fault_row']}", self.dim)
-        return out[:count]  # type: ignore[no-any-return]
 
     def tracking_error(self) -> TrackingError:
         """||theta - target.theta||, absolute and relative to ||target.theta||."""

@@ -207,7 +207,7 @@ class Machine(Saveable):
         out: Any = self.frame.arrays.get("out")
         if out is None or out.size < count:
             out = np.zeros(max(count, 64))
-            self.frame["out"] = out
+            self.frame["out"], self._answer = out, view(out)
         return out  # type: ignore[no-any-return]
 
     def make_room(self, rows: Frame, first: int, last: int, whole: bool = False) -> None:
