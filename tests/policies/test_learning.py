@@ -79,6 +79,23 @@ def test_a_refused_reward_leaves_its_key_waiting(reward):
         assert len(waiting.tracker) == 1
 
 
+@pytest.mark.parametrize(("settings", "learned"), [({"regularisation": 0.6}, True), ({"guard": True}, False)])
+def test_a_key_waits_no_longer_once_its_row_was_learned_also_if_the_error_ran_away(settings, learned):
+    policy = LinUCB(tracker=GD(2, step_size=1.9, seed=0, **settings, **RAW), width=NoWidth(), seed=0)
+    x, keys = np.array([1.0, 0.0]) if learned else np.array([2.0, 0.0]), []
+
+    def learn_on():
+        for key in range(2000):
+            keys.append(key)
+            policy.remember(key, x)
+            policy.learn(reward=1.0, key=key)
+
+    with pytest.raises(DivergenceError):
+        learn_on()
+    assert (keys[-1] in policy.keys.learned) is learned
+    assert (keys[-1] in policy.keys.waiting) is not learned
+
+
 def test_a_row_that_diverges_is_counted_once():
     policy = LinUCB(tracker=GD(2, step_size=1.9, regularisation=0.6, seed=0, **RAW), width=NoWidth(), seed=0)
     x, counts = np.array([1.0, 0.0]), []

@@ -46,9 +46,11 @@ class Keys:
             raise InputError(f"key {key!r} {state}.")
         return self.waiting[key]
 
-    def settle(self, key: Any) -> None:
-        """Its reward was learned; the key is remembered for a while."""
+    def settle(self, key: Any, *, learned: bool) -> None:
+        """If its reward was learned it waits no longer; the key is remembered for a while."""
         key = plain_id(key)
+        if not learned:
+            return
         del self.waiting[key]
         self.learned[key] = None
         if len(self.learned) > MOST_LEARNED:

@@ -51,8 +51,7 @@ class Policy(Saveable):
         features: FeatureMap | None = None,
     ) -> None:
         check_weights(kappa, sigmas, epsilon)
-        self.dim = dim
-        self.lock = threading.RLock()
+        self.dim, self.lock = dim, threading.RLock()
         self._models = Models(dim, width, seed, disjoint=self.disjoint)
         self.frame = self._models.frame
         self.frame.set(kappa=0.0 if kappa is None else kappa, sigmas=sigmas if kappa is None else 0.0, epsilon=epsilon)
@@ -164,9 +163,11 @@ class Policy(Saveable):
             self._must_learn()
             value = reward_of(reward)
             if key is not None:
-                choice = self.keys.choice(key)
-                self._learn(row_of(choice, self.dim), 0, choice.name, value)
-                self.keys.settle(key)
+                choice, before = self.keys.choice(key), self.frame["learned"]
+                try:
+                    self._learn(row_of(choice, self.dim), 0, choice.name, value)
+                finally:  # a row after which the error runs away was learned, too
+                    self.keys.settle(key, learned=self.frame["learned"] > before)
                 return
             if arms is None or (self.disjoint and (arm is None or (ids is None and items is None))):
                 example = "learn(user, reward, arm=k, ids=ids)" if self.disjoint else "learn(arms, reward, arm=k)"
