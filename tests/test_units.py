@@ -95,18 +95,36 @@ def test_no_decision_of_a_default_policy_depends_on_units(name, layout, seed):
         assert decisions(POLICIES[name](), X * factor, y * of_y, LAYOUTS[layout]) == plain
 
 
-def test_no_decision_over_a_few_crosses_depends_on_units():
-    X, y = table(7, False)
+def over_crosses(X, y, blocks, follow=None):
+    """Choices and scores of a default LinUCB over crosses of the rows with three of so many arms, and a shared block.
 
-    def over_crosses(X):
-        policy, chosen = LinUCB(4 * DIM, seed=0), []
-        for n in range(ROWS):
-            arms = CrossedArms(X[n], [0, 1, 2], 3, shared=True)
-            chosen.append(policy.choose(arms))
-            policy.learn(arms, float(y[n] * (chosen[-1] == n % 3)), arm=chosen[-1])
-        return chosen
+    It learns of the arms of `follow`, if given, which must be its own choices but for ties within 1e-9.
+    """
+    policy, chosen, seen = LinUCB((blocks + 1) * DIM, seed=0), [], []
+    for n in range(ROWS):
+        arms = CrossedArms(X[n], [0, blocks // 2, 2] if n < 60 else [2, 0, 1], blocks, shared=True)
+        scores, k = policy.scores(arms), policy.choose(arms)
+        if follow is not None:
+            assert scores[follow[n]] >= scores[k] - 1e-9 * np.abs(scores).max()
+            k = follow[n]
+        seen += [scores] if n > 3 else []  # kappa is in units of the rewards once there was an error
+        chosen.append(k)
+        policy.learn(arms, float(y[n] * (k == n % 3)), arm=k)
+    return chosen, np.array(seen)
 
-    assert over_crosses(X * 10.0 ** np.random.default_rng(0).uniform(-3, 3, DIM)) == over_crosses(X)
+
+@pytest.mark.parametrize("blocks", [3, 50])
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=5, deadline=None)
+def test_no_decision_over_crosses_depends_on_units(blocks, seed):
+    """A few, which are written out as dense rows, and so many that they are scored without a row for each."""
+    rng = np.random.default_rng(seed)
+    X, y = table(seed, False)
+    plain, before = over_crosses(X, y, blocks)
+    chosen, after = over_crosses(X * 2.0 ** rng.integers(-20, 20, DIM), 4.0 * y, blocks)
+    assert chosen == plain
+    np.testing.assert_array_equal(after, 4.0 * before)
+    over_crosses(X * 10.0 ** rng.uniform(-3, 3, DIM), 3.7 * y, blocks, follow=plain)
 
 
 def test_a_shift_of_the_rewards_changes_no_decision():

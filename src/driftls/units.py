@@ -9,7 +9,7 @@ the rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j 
 A dense feature whose spread is below a thousandth of its size counts as constant. m and v are frozen between two
 *looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a value beyond three times its
 feature's size makes the unit a quarter larger. Until a feature was seen ten times, nothing is foretold beyond the sizes it
-had: its unit may be a chance value near 0.
+had: its unit may be a chance value near 0. Crosses of a user's features with arms have the units of the user's features.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import UNITS
 from driftls.kernels.units import FEW, JUMP
+from driftls.persistence import whole
 from driftls.state import State, refuse
 
 Vector = NDArray[np.float64]
@@ -90,10 +91,19 @@ class Units:
         self.frame = Frame(UNITS)
         self._asked: Any = memoryview(self.frame.fields["asked"])
         self.frame.set(dim=dim, next_look=1.0, constant=constant, intercept=intercept, centred=intercept and not sparse)
-        self._kept = State(self.frame, dict.fromkeys(ARRAYS, ("dim",)), {"dim": dim}, NUMBERS)
         self._pool = State(self.frame, {} if sparse else dict.fromkeys(POOL, ("dim",)), {"dim": dim})
+        self.repeat(0)
+
+    def repeat(self, period: int) -> None:
+        """Nothing was seen yet: feature j is measured as feature j % period, if that is not 0: a user's, in any block."""
+        self.period = self.frame["period"] = period
+        self._kept = State(self.frame, dict.fromkeys(ARRAYS, ("dim",)), {"dim": period or self.dim}, NUMBERS)
         self.arrays = self._kept.arrays
         self._unseen(0)
+
+    def each(self, values: Vector) -> Vector:
+        """What is kept of the features that have units, for all that are measured by them."""
+        return np.resize(values, self.dim) if self.period else values
 
     def _unseen(self, first: int) -> None:
         """Features from this one on are new; where nothing is scaled, none is ever seen for the first time."""
@@ -104,10 +114,11 @@ class Units:
     def grow(self, dim: int) -> None:
         """Measure `dim` features from now on; those that are new were never seen."""
         if dim > self.dim:
-            self._kept.widen(dim)
-            self._pool.widen(dim)
             before, self.dim, self.frame["dim"] = self.dim, dim, dim
-            self._unseen(before)
+            if not self.period:
+                self._kept.widen(dim)
+                self._pool.widen(dim)
+                self._unseen(before)
 
     @property
     def asked(self) -> bool:
@@ -122,7 +133,7 @@ class Units:
             asked=0, soonest=SOONEST * n, next_look=max(n + 1.0, np.ceil((GROWTH if n < LATER else LATER_GROWTH) * n))
         )
         seen = (count > 0.0) & self.scale
-        square = np.divide(arrays["squares"], count, out=np.ones(self.dim), where=seen)
+        square = np.divide(arrays["squares"], count, out=np.ones(count.size), where=seen)
         mean, spread = arrays["means"].copy(), square.copy()
         if frame["centred"]:
             if n > 0.0:
@@ -136,8 +147,10 @@ class Units:
         before = frame["constant"]
         after = before if constant is None else constant
         scale, least = unit / arrays["unit"], np.where(count < FEW, 1.0 / LEAP, 0.0)
-        change = Change(scale, (arrays["means"] - mean) * unit, least, before, after, offset - frame["offset"])
-        moved = max(np.abs(scale - 1.0).max(), np.abs(change.shift).max(), abs(after / before - 1.0))
+        shift = (arrays["means"] - mean) * unit
+        each = self.each
+        change = Change(each(scale), each(shift), each(least), before, after, offset - frame["offset"])
+        moved = max(np.abs(scale - 1.0).max(), np.abs(shift).max(), abs(after / before - 1.0))
         if n > 64.0 and not force and moved < ENOUGH:
             return None
         arrays["unit"][:], arrays["means"][:] = unit, mean
@@ -154,16 +167,20 @@ class Units:
 
     def raw(self, theta: Vector) -> tuple[Vector, float]:
         """Coefficients and intercept in the caller's own units."""
-        coefficients = theta[: self.dim] * self.arrays["unit"]
+        coefficients = theta[: self.dim] * self.each(self.arrays["unit"])
         constant = theta[self.dim] * self.frame["constant"] if theta.size > self.dim else 0.0
-        return coefficients, float(self.frame["offset"] + constant - coefficients @ self.arrays["means"])
+        return coefficients, float(self.frame["offset"] + constant - coefficients @ self.each(self.arrays["means"]))
 
     def snapshot(self) -> tuple[dict[str, float], dict[str, Vector]]:
         """Numbers and arrays, for a file."""
-        return self._kept.snapshot()
+        numbers, arrays = self._kept.snapshot()
+        return {**numbers, "period": self.period}, arrays
 
     def restore(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
         """What `snapshot` wrote down."""
+        period = whole(numbers, "period")
+        refuse(period > self.dim, "period")
+        self.repeat(period)
         kept, found = self._kept.read(numbers, arrays)
         refuse(not (kept["constant"] > 0.0 and (found["unit"] > 0.0).all()), "unit")
         self._kept.fill(kept, found)

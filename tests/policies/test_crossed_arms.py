@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import naive
-from driftls.errors import DimensionError, InputError
+from driftls.errors import CorruptFileError, DimensionError, InputError
 from driftls.features import CrossedArms
 from driftls.inputs import Rows
 from driftls.policies import DisjointLinUCB, LinUCB
@@ -24,6 +26,13 @@ PARTS = {
     "RLS + exact, written out": lambda dim: LinUCB(tracker=RLS(dim, **RAW), width=ExactWidth(), seed=1),
     "CD + exact, written out": lambda dim: LinUCB(tracker=CD(dim, **RAW), width=ExactWidth(), seed=1),
 }
+IN_UNITS = {
+    "SAGA + diagonal, in units": lambda dim: LinUCB(tracker=SAGA(dim, steps=1, seed=1), width=DiagonalWidth(), seed=1),
+    "CD greedy, in units": lambda dim: LinUCB(tracker=CD(dim), width=NoWidth(), seed=1),
+    "CD, units and no intercept": lambda dim: LinUCB(tracker=CD(dim, intercept=False), width=DiagonalWidth(), seed=1),
+    "RLS + exact, in units, written out": lambda dim: LinUCB(tracker=RLS(dim), width=ExactWidth(), seed=1),
+}
+ALL = PARTS | IN_UNITS
 FEATURES, COUNT = 5, 4
 
 
@@ -63,11 +72,100 @@ def test_decisions_are_those_of_the_oracle():
         oracle.learn(rows[k], reward)
 
 
-@pytest.mark.parametrize("name", ["SAGA + diagonal", "CD + exact, written out"])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("make", IN_UNITS.values(), ids=IN_UNITS)
+def test_in_the_units_of_the_users_features_they_are_scored_as_their_rows(make, shared):
+    """Questions about rows note nothing, so that one policy can be asked both ways; and what it learned is its own."""
+    rng, dim = np.random.default_rng(3), FEATURES * (COUNT + shared)
+    policy = make(dim)
+    for n in range(90):
+        if n < 30 or n % 15 == 0:
+            blocks = rng.permutation(COUNT)[:3]
+        arms = CrossedArms(user(rng) * 100.0 ** np.arange(FEATURES), blocks, count=COUNT, shared=shared)
+        if n == 0:
+            policy.choose(arms)
+        scores = policy.scores(arms)
+        np.testing.assert_allclose(scores, policy.scores(arms.tocsr()), rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(policy.widths(arms), policy.widths(arms.tocsr()), rtol=1e-10, atol=1e-13)
+        k = policy.choose(arms)
+        assert k == int(np.argmax(scores))
+        policy.learn(arms, float(rng.normal()), arm=k)
+    x = arms.tocsr()[[k]]
+    assert policy.tracker.predict(x)[0] == pytest.approx((x @ policy.theta)[0] + policy.tracker.intercept_)
+    assert policy.units.arrays["unit"].size == FEATURES
+    assert policy.tracker.theta.size == dim
+
+
+def test_what_is_learned_in_the_units_of_the_users_features_is_ridge_regression():
+    rng, rows, y = np.random.default_rng(6), [], []
+    policy = LinUCB(tracker=RLS(FEATURES * (COUNT + 1)), width=DiagonalWidth(), seed=0)
+    for _ in range(50):
+        arms = CrossedArms(user(rng) * 100.0 ** np.arange(FEATURES), range(COUNT), count=COUNT, shared=True)
+        k = policy.choose(arms)
+        rows.append(arms.tocsr().toarray()[k])
+        y.append(float(rng.normal()))
+        policy.learn(arms, y[-1], arm=k)
+    units = policy.units
+    Z = np.array(rows) * np.tile(units.arrays["unit"], COUNT + 1)
+    Z = np.column_stack([Z, np.full(50, units.frame["constant"])])
+    theta = np.linalg.solve(Z.T @ Z + np.eye(Z.shape[1]), Z.T @ (np.array(y) - units.frame["offset"]))
+    np.testing.assert_allclose(policy.tracker.coefficients(), theta, atol=1e-9)
+    size = np.sqrt(units.arrays["squares"] / units.arrays["count"])
+    np.testing.assert_allclose(units.arrays["unit"] * size, 1.0, rtol=0.3)  # as it was at the last look
+    assert size[-1] > 1e7 * size[0]
+
+
+def test_users_of_another_size_are_written_out():
+    """The units are those of the first users' features: others have theirs by position, as any rows do."""
+    rng, policy = np.random.default_rng(4), IN_UNITS["SAGA + diagonal, in units"](12)
+    for n in range(40):
+        features = 3 if n % 2 == 0 else 4
+        arms = CrossedArms(rng.normal(size=features), [0, 2, 1], count=12 // features)
+        k = policy.choose(arms)
+        policy.learn(arms, float(rng.normal()), arm=k)
+        np.testing.assert_allclose(policy.scores(arms), policy.scores(arms.tocsr()), rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["SAGA + diagonal, in units", "CD greedy, in units"])
+def test_crosses_in_units_go_to_files_and_grow_with_their_blocks(name):
+    rng, policy = np.random.default_rng(8), IN_UNITS[name](FEATURES * COUNT)
+
+    def play(policy, count, rng):
+        chosen = []
+        for _ in range(30):
+            arms = CrossedArms(user(rng), range(count), count=count)
+            chosen.append(policy.choose(arms))
+            policy.learn(arms, float(rng.normal()), arm=chosen[-1])
+        return chosen
+
+    play(policy, COUNT, rng)
+    twin = copy.deepcopy(policy)
+    same_snapshot(policy.snapshot(), twin.snapshot(), "a copy")
+    assert play(policy, COUNT, np.random.default_rng(1)) == play(twin, COUNT, np.random.default_rng(1))
+    arms = CrossedArms(user(rng), range(COUNT), count=COUNT)
+    before = policy.scores(arms)
+    policy.grow(FEATURES * 2 * COUNT)
+    wider = CrossedArms(arms.row, range(2 * COUNT), count=2 * COUNT)
+    np.testing.assert_allclose(policy.scores(wider)[:COUNT], before, rtol=1e-12)
+    play(policy, 2 * COUNT, rng)
+    np.testing.assert_allclose(policy.scores(wider), policy.scores(wider.tocsr()), rtol=1e-10, atol=1e-13)
+
+
+def test_units_that_repeat_as_no_user_could_are_refused_in_a_file():
+    policy = IN_UNITS["CD greedy, in units"](FEATURES * COUNT)
+    policy.choose(CrossedArms(np.ones(FEATURES), [0, 1], count=COUNT))
+    header, arrays = policy.snapshot()
+    for period in (-1, FEATURES + 1, FEATURES * COUNT + 1, 1.5, None):
+        header["tracker"]["units"]["period"] = period
+        with pytest.raises(CorruptFileError):
+            type(policy).from_snapshot(header, arrays)
+
+
+@pytest.mark.parametrize("name", ["SAGA + diagonal", "CD + exact, written out", *IN_UNITS])
 @pytest.mark.parametrize("log", [False, True])
 def test_play_equals_choose_and_learn(name, log):
     rng, count = np.random.default_rng(5), 40
-    one, many = PARTS[name](FEATURES * COUNT), PARTS[name](FEATURES * COUNT)
+    one, many = ALL[name](FEATURES * COUNT), ALL[name](FEATURES * COUNT)
     users = sp.random_array((count, FEATURES), density=0.6, rng=rng, format="csr")
     rewards, shown, chosen = rng.normal(size=(count, 3)), rng.integers(-1, 3, count), []
     for n in range(count):
@@ -86,8 +184,9 @@ def test_play_equals_choose_and_learn(name, log):
     assert many.play(CrossedArms(users, [1, 0], count=COUNT)).tolist() == more
 
 
-def test_keys_keep_the_row_of_the_arm_that_was_chosen():
-    keyed, straight = (PARTS["SAGA + diagonal"](FEATURES * COUNT) for _ in range(2))
+@pytest.mark.parametrize("name", ["SAGA + diagonal", "SAGA + diagonal, in units"])
+def test_keys_keep_the_row_of_the_arm_that_was_chosen(name):
+    keyed, straight = (ALL[name](FEATURES * COUNT) for _ in range(2))
     rng = np.random.default_rng(1)
     for n in range(30):
         arms = CrossedArms(user(rng), [3, 1], count=COUNT)

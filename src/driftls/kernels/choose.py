@@ -9,7 +9,7 @@ import numpy as np
 from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM, has_room, mean_of, step_fault, take
 from driftls.kernels.parts import call, counts, entry, indices, inner, integers, reals, rows_at, tracker, units, width
 from driftls.kernels.rows import LARGEST, NOT_FINITE, index_fault, row, row_fault, uniform
-from driftls.kernels.units import note, note_pool, note_reward, scaled
+from driftls.kernels.units import note, note_pool, note_reward, scale, scaled
 
 # Why a call came back, after the faults of rows and the statuses of learn.py
 NO_DRAWS = 9
@@ -85,9 +85,23 @@ def fault_of(p: Any, rows: Any, count: int, whole: bool) -> int:
 
 
 @inner
-def lines_of(p: Any, count: int) -> int:
+def line_of(rows: Any, i: int) -> int:
+    """Where arm i stands among the rows: crossed ones are those of their user"""
+    return i if rows.arms == 0 else i // rows.arms
+
+
+@inner
+def lines_of(p: Any, rows: Any, count: int) -> int:
     """How many rows a round has: one user, or an arm each"""
-    return 1 if p.disjoint != 0 else count
+    return 1 if p.disjoint != 0 or rows.arms != 0 else count
+
+
+@inner
+def offered(p: Any, rows: Any, first: int, count: int) -> Any:
+    """The rows of a round, standardised"""
+    out = scaled(rows, line_of(rows, first), lines_of(p, rows, count))
+    out.shifts, out.arms, out.shared, out.behind = rows.shifts, rows.arms, rows.shared, rows.behind
+    return out
 
 
 @inner
@@ -97,8 +111,8 @@ def note_round(p: Any, rows: Any, first: int, count: int, still: bool) -> None:
     if p.disjoint == 0 and rows.sparse == 0:
         note_pool(u, rows, first, count, still)
         return
-    for k in range(lines_of(p, count)):
-        note(u, rows, first + k)
+    for k in range(lines_of(p, rows, count)):
+        note(u, rows, line_of(rows, first) + k)
 
 
 @entry
@@ -112,7 +126,7 @@ def choose(p: Any, i: int, n: int) -> float:
         fault = NO_DRAWS
     if fault != 0:
         return -float(fault)
-    score(p, scaled(rows, 0, lines_of(p, n)) if rows.units != 0 else rows, 0, n, i, False)
+    score(p, offered(p, rows, 0, n) if rows.units != 0 else rows, 0, n, i, False)
     for k in range(n):
         if not abs(scores[k]) < LARGEST:  # whatever is not finite shows in the scores
             fault = fault_of(p, rows, n, True)
@@ -134,14 +148,25 @@ def expand(p: Any, rows: Any, i: int) -> Any:
     out, line = rows_at(p.single), i // rows.arms
     shift = integers(rows.shifts)[i - line * rows.arms]
     x, at, n = row(rows, line)
-    values, features, length = reals(out.values), indices(out.indices), 0
+    values, features, length, own = reals(out.values), indices(out.indices), 0, n - rows.behind
     for block in range(1 + rows.shared):
-        for q in range(n):
-            values[length], features[length] = x[q], at[q] + (shift if block == rows.shared else 0)
+        for q in range(own if block < rows.shared else n):
+            values[length], features[length] = x[q], at[q] + (shift if block == rows.shared and q < own else 0)
             length += 1
     integers(out.start)[0], integers(out.stop)[0] = 0, length
     reals(out.y)[0] = reals(rows.y)[i]
     return out
+
+
+@inner
+def standardised(rows: Any, i: int, single: Any) -> Any:
+    """Row i in its units, as row 0 of what is returned; that of a crossed arm was written out, and is so in place"""
+    if rows.arms == 0:
+        return scaled(rows, i, 1)
+    u = units(rows.units)
+    scale(u, single, 0)
+    reals(single.y)[0] -= u.offset
+    return single
 
 
 @inner
@@ -179,8 +204,7 @@ def learn_row(p: Any, i: int, n: int) -> float:
     rows = rows_at(p.arms)
     dim = tracker(integers(p.trackers)[0 if p.disjoint == 0 else n]).dim
     p.fault_row = i
-    line = i // rows.arms if rows.arms != 0 else i
-    fault = row_fault(rows, line, rows.features if rows.arms != 0 else dim)
+    fault = row_fault(rows, line_of(rows, i), rows.features if rows.arms != 0 else dim)
     if fault == 0 and not abs(reals(rows.y)[i]) < LARGEST:
         fault = NOT_FINITE
     if fault == 0 and rows.arms == 0:  # whatever is refused is refused before draws are made
@@ -192,13 +216,14 @@ def learn_row(p: Any, i: int, n: int) -> float:
         return float(fault)
     single, line = expand(p, rows, i), 0 if rows.arms != 0 else i
     if rows.units != 0:
-        if not has_room(tracker(integers(p.trackers)[0 if p.disjoint == 0 else n]), rows, i):
+        u = units(rows.units)
+        if not has_room(tracker(integers(p.trackers)[0 if p.disjoint == 0 else n]), single, line):
             p.model = 0 if p.disjoint == 0 else n
             return float(NO_ROOM)
-        if units(rows.units).n <= units(rows.units).rewards:  # a reward of what was never offered here
-            note(units(rows.units), rows, i)
-        note_reward(units(rows.units), reals(rows.y)[i])
-        single, line = scaled(rows, i, 1), 0
+        if u.n <= u.rewards:  # a reward of what was never offered here
+            note(u, rows, line_of(rows, i))
+        note_reward(u, reals(rows.y)[i])
+        single, line = standardised(rows, i, single), 0
     status = learn(p, single, line, n)
     if p.table != 0 and (status == 0.0 or status == ATTEND) and p.position >= 0:
         call(p.table_learned, p.address, 0, rows.address, i, p.position, 0, 0.0)
@@ -227,7 +252,7 @@ def play(p: Any, i: int, n: int) -> float:
                 same = still and ready
                 if not same:  # the first round may have given units to features: only from the second on they stand
                     ready = still
-                    scaled(rows, first[r], lines_of(p, count))
+                    offered(p, rows, first[r], count)
                 score(p, rows_at(rows.scratch), 0, count, 0, same)
                 chosen[r] = pick(p, count)
                 note_round(p, rows, first[r], count, still)
@@ -247,13 +272,13 @@ def play(p: Any, i: int, n: int) -> float:
         status = 0.0
         if rows.units != 0:
             p.model = slots[k] if p.disjoint != 0 else 0
-            if has_room(tracker(integers(p.trackers)[p.model]), rows, line):
+            if has_room(tracker(integers(p.trackers)[p.model]), single, place):
                 note_reward(units(rows.units), y[line])
-                if still and ready and p.disjoint == 0:
+                if still and ready and p.disjoint == 0 and rows.arms == 0:
                     single, place = rows_at(rows.scratch), k
                     reals(single.y)[k] = y[line] - units(rows.units).offset
                 else:
-                    single, place, ready = scaled(rows, line, 1), 0, False
+                    single, place, ready = standardised(rows, line, single), 0, ready and rows.arms != 0
             else:
                 status = float(NO_ROOM)
         if status == 0.0:
@@ -304,7 +329,7 @@ def widths(p: Any, i: int, n: int) -> float:
     fault = fault_of(p, rows, n, True)
     if fault != 0:
         return -float(fault)
-    live = scaled(rows, 0, lines_of(p, n)) if rows.units != 0 else rows
+    live = offered(p, rows, 0, n) if rows.units != 0 else rows
     for k in range(n):
         slot = slots[k]
         model = slot if p.disjoint != 0 else 0

@@ -20,22 +20,23 @@ def record(integers: str, reals: str = "") -> np.dtype[Any]:
 
 # Rows of observations or arms. Dense: values is (count, dim). Sparse: row i has values[p] at indices[p] for
 # start[i] <= p < stop[i] <= room. Crossed (arms > 0): row i is the user of line i // arms, moved by shifts[i % arms]
-# features, and, if shared, in front of that unmoved; features is how many a user has. slots: of arms that recur. units: of
-# the features, or 0; scratch: room for standardised rows; source: where a caller's rows lie, while they are copied.
+# features, and, if shared, in front of that unmoved; features is how many a user has, behind which there may be a constant
+# (behind 1) that no arm moves. slots: of arms that recur. units: of the features, or 0; scratch: room for standardised rows;
+# source: where a caller's rows lie, while they are copied.
 ROWS = record(
     """
     address sparse dim count values indices start stop y room slots
-    shifts arms shared features
+    shifts arms shared features behind
     units scratch source
     """
 )
 
 # Units of features (units.py): for each, how often it was not 0, sums of squares and values, and, frozen between two
 # looks, mean, unit and the largest square that asks for no look; pool_: sums of the dense arms of a round alone. dim is
-# how many features there are, and the intercept's index.
+# how many features there are, and the intercept's index; period: if not 0, feature j has the unit of feature j % period.
 UNITS = record(
     """
-    address dim centred intercept asked count squares sums means unit limit
+    address dim period centred intercept asked count squares sums means unit limit
     pool_count pool_squares pool_sums pool_jumped
     """,
     "n next_look soonest constant offset rewards reward_sum reward_squares",

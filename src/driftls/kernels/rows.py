@@ -106,7 +106,7 @@ def index_fault(rows: Any, i: int, dim: int) -> int:
     start, stop = integers(rows.start)[i], integers(rows.stop)[i]
     if not 0 <= start <= stop <= rows.room:
         return BAD_POINTER
-    at, n, falls = indices(rows.indices + 4 * start), stop - start, 0
+    at, n, falls = indices(rows.indices + 4 * start), stop - start - rows.behind, 0
     for p in range(1, n):  # looking at pairs alone lets the processor take many at once
         falls += 1 if at[p] <= at[p - 1] else 0
     if n == 0 or (falls == 0 and at[0] >= 0 and at[n - 1] < dim):

@@ -105,12 +105,13 @@ def crossed_score(t: Any, w: Any, rows: Any, i: int, n: int, out: int, x: float)
     """Scores of the arms of one user, without a row for each; w.spread 0: no width"""
     scores, u, g, shifts = reals(out), reals(t.u), reals(t.g), integers(rows.shifts)
     values, at, length = row(rows, i // rows.arms)
+    own = length - rows.behind
     for k in range(n):
         mean, square = 0.0, 0.0
         for block in range(1 + rows.shared):
             shift = shifts[k] if block == rows.shared else 0
-            for p in range(length):
-                j = at[p] + shift
+            for p in range(own if block < rows.shared else length):
+                j = at[p] + (shift if p < own else 0)
                 mean += values[p] * (t.a * u[j * t.stride] + t.b * g[j * t.stride])
                 if w.spread != 0:
                     square += values[p] * values[p] * spread_of(w, j)

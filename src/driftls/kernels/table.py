@@ -44,11 +44,12 @@ def finish(p: Any, kappa: float) -> None:
 
 
 @inner
-def clear(p: Any) -> None:
+def clear(p: Any, mean: float, square: float) -> None:
+    """What all arms begin with"""
     scores, width2 = reals(p.scores), reals(p.table_width2)
     for k in range(p.table_lanes):
-        scores[k] = 0.0
-        width2[k] = 0.0
+        scores[k] = mean
+        width2[k] = square
 
 
 @part
@@ -56,7 +57,7 @@ def features_score(p: Any, rows: Any, i: int, x: float) -> float:
     """Scores of all arms for user i, where widths are sums over features"""
     values, at, n = row(rows, i)
     work, places = reals(p.table_work), integers(p.table_places)
-    clear(p)
+    clear(p, 0.0, 0.0)
     for q in range(n):
         work[q] = values[q] * values[q]
         places[q] = q if rows.sparse == 0 else at[q]
@@ -129,7 +130,7 @@ def learned(p: Any, rows: Any, i: int, n: int) -> float:
     if p.table == CROSSED:  # theta has its stamps; the widths of the row's features alone have changed
         _, at, length = row(rows, i // max(rows.arms, 1))
         stamps = reals(p.table_stamps)
-        for q in range(length):
+        for q in range(length - rows.behind):
             stamps[at[q]] = -1.0
         return 0.0
     slot = integers(p.slots)[n]
@@ -177,7 +178,7 @@ def pairs_score(p: Any, rows: Any, i: int, n: int, x: float) -> float:
     """Scores of all n arms for user i, where widths are sums over pairs of features"""
     values, at, length = row(rows, i)
     work, places, stamps = reals(p.table_work), integers(p.table_places), reals(p.table_stamps)
-    clear(p)
+    clear(p, 0.0, 0.0)
     for q in range(length):
         places[q] = at[q]
     add_lines(p.scores, p.table_theta, p.table_lanes, places, values, length)
@@ -201,6 +202,7 @@ def crossed_table_score(p: Any, rows: Any, i: int, n: int, x: float) -> float:
     t, w = tracker(integers(p.trackers)[0]), width(integers(p.widths)[0])
     u, g, shifts, stamps = reals(t.u), reals(t.g), integers(rows.shifts), reals(p.table_stamps)
     values, at, length = row(rows, i // rows.arms)
+    length -= rows.behind
     work, places, lanes = reals(p.table_work), integers(p.table_places), p.table_lanes
     seen = float(counts(t.counts).seen)  # also of rows that the tracker learned by itself
     for q in range(length):
@@ -219,7 +221,12 @@ def crossed_table_score(p: Any, rows: Any, i: int, n: int, x: float) -> float:
                 if widths_too:
                     square[k] = room + spread_of(w, place)
             stamps[j] = seen
-    clear(p)
+    mean, room = 0.0, 0.0
+    if rows.behind != 0:  # the constant, which all arms have alike
+        j, value = at[length], values[length]
+        mean = value * (t.a * u[j * t.stride] + t.b * g[j * t.stride])
+        room = value * value * spread_of(w, j) if w.spread != 0 else 0.0
+    clear(p, mean, room)
     add_lines(p.scores, p.table_theta, lanes, places, values, length)
     add_lines(p.table_width2, p.table_square, lanes, places, work, length)
     finish(p, x)

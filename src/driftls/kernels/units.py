@@ -2,7 +2,8 @@
 
 A dense feature is measured from its mean, x' = (x - m) w; a sparse one from 0, x' = x w, so that rows stay sparse. The
 intercept of a model is a last feature, which is always `constant`. m and w are frozen between two looks, which Python
-takes; a feature that was never seen gets its unit from its first value, which changes nothing that was learned.
+takes; a feature that was never seen gets its unit from its first value, which changes nothing that was learned. Crosses
+have the units of the user's features, the same in the block of every arm.
 """
 
 from __future__ import annotations
@@ -60,13 +61,19 @@ def note_one(u: Any, j: int, x: float) -> None:
 
 
 @inner
+def kind(u: Any, j: int) -> int:
+    """The feature whose unit feature j has"""
+    return j if u.period == 0 else j % u.period
+
+
+@inner
 def note(u: Any, rows: Any, i: int) -> None:
     """Count row i among those that were seen"""
     x, at, n = row(rows, i)
     for p in range(n):
         j = p if rows.sparse == 0 else at[p]
         if j != u.dim:
-            note_one(u, j, x[p])
+            note_one(u, kind(u, j), x[p])
     u.n += 1.0
     if u.n >= u.next_look:
         u.asked = 1
@@ -125,12 +132,14 @@ def scale(u: Any, rows: Any, i: int) -> None:
     unit, mean, count, limit = reals(u.unit), reals(u.means), reals(u.count), reals(u.limit)
     for p in range(n):
         j = p if rows.sparse == 0 else at[p]
-        if j != u.dim and count[j] < FEW and x[p] * x[p] > limit[j] > 0.0:
-            # not noted yet, and beyond all that was: its unit may be a chance value near 0, and this one a thousand of them
-            x[p] = np.sqrt(limit[j]) if x[p] > 0.0 else -np.sqrt(limit[j])
         if j == u.dim:
             x[p] = u.constant
-        elif count[j] == 0.0:  # never seen: its first value will be its unit
+            continue
+        j = kind(u, j)
+        if count[j] < FEW and x[p] * x[p] > limit[j] > 0.0:
+            # not noted yet, and beyond all that was: its unit may be a chance value near 0, and this one a thousand of them
+            x[p] = np.sqrt(limit[j]) if x[p] > 0.0 else -np.sqrt(limit[j])
+        if count[j] == 0.0:  # never seen: its first value will be its unit
             x[p] = 0.0 if not abs(x[p]) > SMALLEST else (1.0 if x[p] > 0.0 else -1.0)
         else:
             x[p] = (x[p] - mean[j]) * unit[j]

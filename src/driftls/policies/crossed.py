@@ -14,6 +14,7 @@ from driftls.kernels.score import crossed_score
 from driftls.policies.tables import ScoreTable, kind_of
 from driftls.stage import Stage
 from driftls.trackers import Tracker
+from driftls.units import Units
 from driftls.widths import Width
 
 TABLE_FROM = 8  # choices with the same blocks in a row
@@ -26,24 +27,25 @@ class CrossedStage:
         self.table = table
         self.on = False  # whether the rows of the stage are those of users, not of arms
         self._frame, self._kind = frame, 0
+        self._units: Units | None = None
         self._single, self._room = Frame(ROWS), 0
         self._pool: Any = None
         self._repeats = 0
 
     def open(self, tracker: Tracker, width: Width) -> None:
         """The tracker and width are known."""
-        if tracker.sparse and tracker.units is None and tracker.frame["stride"]:
+        self._units = tracker.units
+        if tracker.sparse and tracker.frame["stride"]:
             self._kind = kind_of(width, True, True)
         if self._kind:
-            self._single.set(sparse=1, dim=tracker.dim, count=1)
+            self._single.set(sparse=1, dim=tracker.inner, count=1)
             self._single.set(start=np.zeros(1, np.int64), stop=np.zeros(1, np.int64), y=np.zeros(1))
             self._have_room(64)
             self._frame.set(single=self._single, crossed_score=crossed_score)
 
-    @property
-    def can(self) -> bool:
-        """Whether crossed arms need not be written out."""
-        return self._kind != 0
+    def can(self, arms: CrossedArms) -> bool:
+        """Whether these arms need not be written out: they are in raw units, or in those of such users."""
+        return self._kind != 0 and (self._units is None or self._units.period == arms.row.dim)
 
     @property
     def single(self) -> Frame:
@@ -70,7 +72,7 @@ class CrossedStage:
             return
         self._pool, self._repeats = pool, 1
         shifts = users.dim * (blocks + arms.shared)
-        stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=users.dim)
+        stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=users.dim, behind=stage.constant)
         self.table.drop()
 
     def fill(self, arms: CrossedArms, stage: Stage) -> None:
@@ -80,5 +82,5 @@ class CrossedStage:
     def leave(self, stage: Stage) -> None:
         """The rows that come now are those of arms."""
         self.on, self._pool = False, None
-        stage.frame["arms"] = 0
+        stage.frame.set(arms=0, behind=0)
         self.table.drop()

@@ -80,7 +80,7 @@ class LinUCB(SharedPolicy):
             raise SettingsError("regularisation is a setting of the tracker: give it to the tracker.")
         if tracker is None and width is not None:
             raise SettingsError("width needs a tracker: LinUCB chooses both itself, or neither.")
-        self._auto, self._raw = tracker is None, False
+        self._auto = tracker is None
         self._adaptive = tracker is None and regularisation is None and kappa is None
         self._regularisation = ridge(1.0) if regularisation is None else as_schedule(regularisation, "regularisation")
         own, self._seed = generator_of(seed).spawn(2)
@@ -103,7 +103,6 @@ class LinUCB(SharedPolicy):
 
     def _parts(self, dim: int, *, sparse: bool, recurring: bool) -> tuple[Tracker, Width]:
         lam, seed = self._regularisation, self._seed
-        plain = RAW if self._raw else {}
         if dim <= EXACT_UP_TO and not sparse:
             self._reason = f"exact: with {dim} dense features the exact method is affordable, and nothing is lost"
             return RLS(dim, regularisation=lam), ExactWidth()
@@ -116,14 +115,12 @@ class LinUCB(SharedPolicy):
             return SAGA(dim, regularisation=lam, seed=seed, **RAW), PhiWidth()
         kind = "sparse" if sparse else "dense"
         self._reason = f"fast: {dim} {kind} features and arms that change: SAGA, with diagonal widths"
-        return SAGA(dim, regularisation=lam, seed=seed, **plain), DiagonalWidth()
+        return SAGA(dim, regularisation=lam, seed=seed), DiagonalWidth()
 
     def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> bool:
         if not self._auto:
             return sparse
-        # many crosses are scored without a row for each, which units of their own for every cross would need
-        self._raw = crossed and self.dim > EXACT_UP_TO
-        sparse = sparse and not (crossed and not self._raw)
+        sparse = sparse and not (crossed and self.dim <= EXACT_UP_TO)
         tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
         self._adopt(tracker, width, 2.0 if self._sigmas is None else self._sigmas)
         self._auto = False
@@ -148,7 +145,7 @@ class LinUCB(SharedPolicy):
             }
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self._reason, auto, self._adaptive, self._raw = str(header["reason"]), header["auto"], False, False
+        self._reason, auto, self._adaptive = str(header["reason"]), header["auto"], False
         self._auto = auto is not None
         if auto is not None:
             self._adaptive, self._sigmas = bool(auto["adaptive"]), auto["sigmas"]

@@ -194,7 +194,7 @@ class SharedPolicy(Policy):
             self._begin(rows, recurring)
         models.room(count)
         if isinstance(rows, CrossedArms):
-            if self._crossed.can:
+            if self._crossed.can(rows):
                 self._crossed.take(rows, models.stage)
                 return
             rows = plain_rows(rows, self.dim)
@@ -216,7 +216,7 @@ class SharedPolicy(Policy):
         if first:
             self._begin(rows, recurring=bool(name))
         try:
-            if isinstance(rows, CrossedArms) and self._crossed.can:
+            if isinstance(rows, CrossedArms) and self._crossed.can(rows):
                 self._crossed.take(rows, models.stage)
             else:
                 if self._crossed.on:
@@ -243,8 +243,8 @@ class SharedPolicy(Policy):
         look_at(rows)
         if rows.shape[1] > self.dim:
             self.grow(rows.shape[1])
-        sparse = not isinstance(rows, np.ndarray)
-        self._open_model(self._decide(sparse, recurring, isinstance(rows, CrossedArms)))
+        sparse, crossed = not isinstance(rows, np.ndarray), isinstance(rows, CrossedArms)
+        self._open_model(self._decide(sparse, recurring, crossed), rows.row.dim if crossed else 0)
 
     def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> bool:
         """Choose tracker and width, where that is left to the policy, and whether rows are kept sparse."""
@@ -258,13 +258,16 @@ class SharedPolicy(Policy):
         if self.frame["sigmas"]:
             self.frame["sigmas"] = sigmas
 
-    def _open_model(self, sparse: bool) -> None:
+    def _open_model(self, sparse: bool, user: int = 0) -> None:
+        """Start the tracker and its width; crosses that are kept sparse are measured as the user's features, so many."""
         tracker = self.tracker
         if tracker.held:
             raise SettingsError("this tracker is another policy's. Give each policy a tracker of its own.")
         unused = tracker.sparse is None
         if unused:
             tracker.start(sparse)
+            if user and sparse and tracker.units is not None:
+                tracker.units.repeat(user)
         try:
             model = self._models.open(tracker, FIRST_SLOTS)
         except BaseException:

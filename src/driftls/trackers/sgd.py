@@ -283,7 +283,9 @@ class _TableTracker(StochasticTracker):
         if not len(self):
             return 0.0
         assert self.units is not None
-        seen = self.units.arrays["count"] > 0.0
+        seen = self.units.each(self.units.arrays["count"]) > 0.0
+        if self.units.period:  # of crosses, those that rows have had: most arms were not chosen yet
+            seen &= self.coefficients()[: self.dim] != 0.0
         signs = np.zeros(self.inner)
         signs[: self.dim] = np.where(seen, np.random.default_rng(len(self)).integers(0, 2, self.dim) * 2.0 - 1.0, 0.0)
         with self.lock, self._scratch() as scratch:
