@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import naive
 from driftls.features import CrossedArms
-from driftls.policies import DisjointLinUCB, LinUCB
+from driftls.policies import DisjointLinUCB, LinTS, LinUCB
 from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, AutoDiscount, Diagonal
 
 DIM, ROWS = 5, 120
@@ -28,7 +28,11 @@ TRACKERS = {
     "Diagonal": lambda: Diagonal(DIM),
     "AutoDiscount": lambda: AutoDiscount(DIM),
 }
-POLICIES = {"LinUCB": lambda: LinUCB(DIM, seed=1), "DisjointLinUCB": lambda: DisjointLinUCB(DIM, seed=1)}
+POLICIES = {
+    "LinUCB": lambda: LinUCB(DIM, seed=1),
+    "LinTS": lambda: LinTS(DIM, seed=1),
+    "DisjointLinUCB": lambda: DisjointLinUCB(DIM, seed=1),
+}
 LAYOUTS = {"dense": np.array, "sparse": sp.csr_array}
 
 
@@ -71,8 +75,8 @@ def test_any_factor_and_shift_of_rewards_change_predictions_alike(name, layout):
 def decisions(policy, X, y, kind):
     """Of one model: rows as arms, four a round; of one an arm: rows as users."""
     chosen = []
-    for n in range(0, ROWS, 4 if isinstance(policy, LinUCB) else 1):
-        if isinstance(policy, LinUCB):
+    for n in range(0, ROWS, 1 if policy.disjoint else 4):
+        if not policy.disjoint:
             arms = kind(X[n : n + 4])
             k = policy.choose(arms)
             policy.learn(arms, float(y[n + k]), arm=k)
@@ -129,7 +133,7 @@ def test_no_decision_over_crosses_depends_on_units(blocks, seed):
 
 def test_a_shift_of_the_rewards_changes_no_decision():
     X, y = table(3, False)
-    for make in (POLICIES["LinUCB"],):
+    for make in (POLICIES["LinUCB"], POLICIES["LinTS"]):
         assert decisions(make(), X, y + 1000.0, np.array) == decisions(make(), X, y, np.array)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from driftls.draws import Draws
 from driftls.errors import SettingsError
-from driftls.kernels import bounds, centred, phi, sampling, score
+from driftls.kernels import bounds, centred, phi, score
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import WIDTH
@@ -20,7 +20,6 @@ from driftls.trackers import RAW, RLS, Tracker
 from driftls.trackers.exact import check_size
 from driftls.units import Change
 
-LARGEST_DIM = 30_000
 FIRST_PRODUCTS = 64  # arms
 BLAS_FROM = 17  # features: for fewer a call of BLAS costs more than it saves
 NO_INVERSE = (
@@ -348,29 +347,6 @@ class PhiState(WidthState):
         refuse((drawn < 0).any() or (numbers["n"] > 0.0 and (drawn >= held).any()), "drawn")
         if "live" in arrays:
             refuse(not (arrays["P"][arrays["live"] == 1] > 0.0).all(), "P")
-
-
-class SampleState(WidthState):
-    """A Cholesky factor, and the direction that was sampled last."""
-
-    parts: ClassVar[dict[str, Part]] = {
-        **{"score": sampling.sampled_score, "width2": sampling.sample_width2},
-        **{"enter": sampling.sample_enter, "begin": sampling.sample_begin},
-    }
-    shapes: ClassVar[dict[str, Shape]] = {"factor": ("dim", "dim"), "direction": ("dim",)}
-
-    def _begin(self) -> None:
-        if discount_of(self.tracker) < 1.0:
-            raise SettingsError("exact samples cannot discount rows. Use ExactWidth() and LinUCB.")
-        self.frame.set(ridge=constant_ridge(self.tracker), scratch=np.zeros(self.dim))
-        if self.dim > LARGEST_DIM:
-            raise SettingsError(f"this width keeps {self.dim} x {self.dim} numbers. Use PhiWidth() or DiagonalWidth().")
-
-    def _made(self) -> None:
-        np.fill_diagonal(self.arrays["factor"], np.sqrt(self.frame["ridge"]))
-
-    def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
-        refuse(not (np.diag(arrays["factor"]) > 0.0).all(), "factor")
 
 
 def constant_ridge(tracker: Tracker) -> float:

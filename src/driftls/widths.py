@@ -17,22 +17,29 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftls.draws import Draws
 from driftls.errors import SettingsError
-from driftls.state import widened
+from driftls.kernels import sampling
+from driftls.kernels.parts import Part
+from driftls.state import Arrays, Shape, refuse, widened
 from driftls.trackers import RLS, Tracker
+from driftls.units import Change
 from driftls.width_states import (
     NO_INVERSE,
     CentredState,
     DiagonalState,
     ExactState,
     PhiState,
-    SampleState,
     WidthState,
+    constant_ridge,
+    discount_of,
 )
 
 __all__ = ["CentredWidth", "DiagonalWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
+
+LARGEST_DIM = 30_000  # of what is sampled from
 
 
 class Width:
@@ -170,6 +177,47 @@ class PhiWidth(Width):
         return {"steps": self.steps, "method": self.method, "scale": self.scale}
 
 
+class SampleState(WidthState):
+    """A Cholesky factor, and the direction that was sampled last."""
+
+    parts: ClassVar[dict[str, Part]] = {
+        **{"score": sampling.sampled_score, "width2": sampling.sample_width2},
+        **{"enter": sampling.sample_enter, "begin": sampling.sample_begin},
+    }
+    shapes: ClassVar[dict[str, Shape]] = {"factor": ("dim", "dim"), "direction": ("dim",)}
+
+    def _begin(self) -> None:
+        if discount_of(self.tracker) < 1.0:
+            raise SettingsError("exact samples cannot discount rows. Use ExactWidth() and LinUCB.")
+        self.frame.set(ridge=constant_ridge(self.tracker), scratch=np.zeros(self.dim))
+        if self.dim > LARGEST_DIM:
+            raise SettingsError(f"this width keeps {self.dim} x {self.dim} numbers. Use PhiWidth() or DiagonalWidth().")
+
+    def _made(self) -> None:
+        np.fill_diagonal(self.arrays["factor"], np.sqrt(self.frame["ridge"]))
+
+    def set_ridge(self, total: float) -> None:
+        sums, self.frame["ridge"] = self._sums(), total
+        self._factorise(sums)
+
+    def change_units(self, change: Change) -> None:
+        self._factorise(change.sums(self._sums(), np.zeros(self.dim))[0])
+
+    def _sums(self) -> NDArray[np.float64]:
+        """A, the sum of x x' over all rows."""
+        factor = self.arrays["factor"]
+        return np.asarray(factor.T @ factor - self.frame["ridge"] * np.eye(self.dim))
+
+    def _factorise(self, sums: NDArray[np.float64]) -> None:
+        """The factor of A + ridge I afresh; rounding must not leave it a square below 0."""
+        diagonal = np.maximum(np.diag(sums), 0.0)
+        np.fill_diagonal(sums, diagonal * (1.0 + 4.0 * self.dim * np.finfo(float).eps) + self.frame["ridge"])
+        self.arrays["factor"][...] = np.linalg.cholesky(sums).T
+
+    def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
+        refuse(not (np.diag(arrays["factor"]) > 0.0).all(), "factor")
+
+
 class SampleWidth(Width):
     """One exact sample of N(0, (A + ridge I)^-1) a round, O(d^2), from a Cholesky factor kept by rank-one updates."""
 
@@ -177,7 +225,7 @@ class SampleWidth(Width):
     samples = True
 
     def draws(self, dim: int) -> int:
-        return 2 * dim
+        return 2 * (dim + 1)  # a model may have an intercept
 
 
 KINDS: dict[str, type[Width]] = {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from driftls.errors import FileFormatError, SettingsError
-from driftls.policies import DisjointLinUCB, Greedy, Random, registry
+from driftls.policies import DisjointLinUCB, Greedy, LinTS, Random, registry
 from driftls.testing.policies import played
-from driftls.widths import DiagonalWidth
+from driftls.trackers import RAW, RLS
+from driftls.widths import DiagonalWidth, SampleWidth
 from policy_cases import CASES, DIM
 
 
@@ -73,7 +75,7 @@ def test_exact_samples_have_the_covariance_of_the_posterior():
     """The score of an arm is N(theta.x, kappa^2 x'(A + I)^-1 x): the best of two arms is chosen as often as it says."""
     from scipy.stats import norm
 
-    policy = registry.make("lints", 2, kappa=1.0, seed=3)
+    policy = LinTS(2, kappa=1.0, seed=3, **RAW)
     for x, y in (([1.0, 0.5], 1.0), ([0.0, 1.0], -0.5), ([1.0, -1.0], 0.3)):
         policy.learn(np.array(x), y)
     X = np.array([[1.0, 0.5], [0.0, 1.0], [1.0, -1.0]])
@@ -83,3 +85,21 @@ def test_exact_samples_have_the_covariance_of_the_posterior():
     expected = norm.cdf(gap @ policy.theta / np.sqrt(gap @ A @ gap))
     found = np.mean([policy.choose(arms) == 0 for _ in range(4000)])
     assert abs(found - expected) < 5.0 * np.sqrt(expected * (1.0 - expected) / 4000)
+
+
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_samples_follow_when_units_and_the_ridge_change(kind, disjoint):
+    """Their factor is that of the tracker's own sums, whatever looks have done to these."""
+    rng = np.random.default_rng(5)
+    policy = DisjointLinUCB(3, tracker=RLS(3), width=SampleWidth(), seed=0) if disjoint else LinTS(3, seed=0)
+    for n in range(150):
+        x = rng.normal(size=(1 if disjoint else 4, 3)) * [1.0, 1e4, 1e-3] * (1.0 + (n > 40)) + [0.0, 1e4, 0.0]
+        ids = ["a", "b"] if disjoint else None
+        k = policy.choose(kind(x), ids=ids)
+        policy.learn(kind(x), float(x[0 if disjoint else k, 0] + 0.1 * rng.normal()), arm=k, ids=ids)
+    for model in policy._models.each():
+        factor, (matrix, _) = model.width.arrays["factor"], model.tracker.sums()
+        np.testing.assert_allclose(factor.T @ factor, matrix, rtol=1e-9, atol=1e-9 * np.diag(matrix).max())
+    assert policy.strength.ridge != 1.0
+    assert "from 150 rewards: ridge" in policy.reason

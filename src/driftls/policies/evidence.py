@@ -18,7 +18,7 @@ import numpy as np
 
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.width_states import WidthState
-from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, Width
+from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, SampleWidth, Width
 
 Models = Sequence[tuple[Tracker, WidthState]]
 
@@ -44,7 +44,7 @@ def can_adapt(tracker: Tracker, width: Width) -> bool:
         return False
     if isinstance(tracker, RLS):
         stays = tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
-        return stays and isinstance(width, ExactWidth | CentredWidth)
+        return stays and isinstance(width, ExactWidth | CentredWidth | SampleWidth)
     return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth | CentredWidth)
 
 

@@ -5,13 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from driftls.draws import Seed
+from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.shared import SharedPolicy
-from driftls.trackers import RAW, RLS
+from driftls.trackers import RLS
 from driftls.widths import SampleWidth
 
 
 class LinTS(SharedPolicy):
     """Thompson sampling, exactly: scores with one sample of N(theta, kappa^2 (A + ridge I)^-1) a round, O(d^2).
+
+    Parameters
+    ----------
+    dim : int
+        Number of features.
+    regularisation : schedule
+        By default `ridge(1)` at first, and then found from the data, unless kappa is given.
+    kappa : float, optional
+        Scale of the samples. By default estimated: `sigmas` standard deviations of the noise.
+    scale, intercept : bool
+        As for every `Tracker`: measure features in units of their spread; learn an intercept. `**RAW` is neither.
+    sigmas, epsilon, seed
+        As for `SharedPolicy`.
 
     Examples
     --------
@@ -19,6 +33,8 @@ class LinTS(SharedPolicy):
     >>> policy = LinTS(dim=2, seed=0)
     >>> policy.learn(np.eye(2), 1.0, arm=policy.choose(np.eye(2)))
     """
+
+    _reason = "exact: one sample of what is believed about theta a round"
 
     def __init__(
         self,
@@ -29,6 +45,10 @@ class LinTS(SharedPolicy):
         sigmas: float = 1.0,
         epsilon: float = 0.0,
         seed: Seed = None,
+        scale: bool = True,
+        intercept: bool = True,
     ) -> None:
-        tracker = RLS(dim, regularisation=regularisation, **RAW)
+        tracker = RLS(dim, regularisation=regularisation, scale=scale, intercept=intercept)
         super().__init__(tracker, SampleWidth(), kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)
+        if regularisation is None and kappa is None and can_adapt(tracker, self.width):
+            self._models.strength = self._models.first = Strength(tracker.total_ridge(1))
