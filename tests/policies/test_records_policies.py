@@ -210,3 +210,36 @@ def test_a_log_is_replayed_with_the_features_that_a_policy_has():
         assert policy.dim >= features.dim > 64
     with pytest.raises(SettingsError, match="belongs to its policy"):
         replay(LinUCB(64, seed=0), day, features=Features())
+
+
+@every
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_a_question_with_names_never_seen_changes_nothing_and_they_count_for_nothing(make, epsilon):
+    policy = make(epsilon=epsilon)
+    taught(policy, 60)
+    features, known = policy.features, {"city": "Oslo", "age": 31}
+    new = {**known, "tags": ["never"], "shoe": 44.0, "income": float("nan")}
+    items = [*ITEMS[:2], {"id": "c", "colour": "pink", "size": 3}]
+
+    def state():
+        header, arrays = policy.snapshot()
+        told = features.missing, str(features), policy.dim, features.to_header()
+        return json.dumps(header), {name: array.tobytes() for name, array in arrays.items()}, told
+
+    before, expected = state(), policy.scores(known, ITEMS)
+    for ask in (policy.scores, policy.widths, policy.probabilities):
+        found = ask(new, items), ask(new, pd.DataFrame(ITEMS)), ask(new, ITEMS)
+        assert state() == before
+        if features.grows:
+            np.testing.assert_array_equal(found[2], ask(known, ITEMS))
+            if ask != policy.probabilities:
+                np.testing.assert_array_equal(found[0][:2], found[2][:2])
+    np.testing.assert_array_equal(policy.scores(known, ITEMS), expected)
+    if features.grows:
+        wide = features.user(new) if policy.disjoint else features.arms(new, items)  # which is no question: it grows
+        features.table([{"word": f"w{k}"} for k in range(4 * policy.dim)])
+        rows, dim = wide._replace(dim=features.dim).tocsr(), policy.dim
+        policy.scores(rows, ids=None if not policy.disjoint else ["a", "b", "c"])
+        assert policy.dim == dim < features.dim
+    policy.choose(new, ITEMS)
+    assert "shoe" in features.missing

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+
+import numpy as np
+
+from driftls.inputs import Rows
 
 VERSION = 2
 
@@ -12,6 +18,7 @@ class FeatureMap(ABC):
     """A map from users and items to arms; saved with the policy that learned with it."""
 
     grows = False  # whether `dim` grows as names come: policies that are given such features grow with them
+    asked: int | None = None  # during a question, the number of features that there are
 
     @property
     @abstractmethod
@@ -26,6 +33,11 @@ class FeatureMap(ABC):
     def rows(self, block: Any) -> Any:
         """The arms of all lines of a block; those of line i from ``block.truth_start[i]`` on."""
 
+    @contextmanager
+    def asking(self, dim: int) -> Iterator[None]:
+        """For a question about `dim` features: names that are new count for nothing, and are not kept."""
+        yield  # most keep none
+
     def follow(self, header: dict[str, Any]) -> None:
         """Take over the names of a copy, by its header: each has the index that it has there."""
         return  # most have none
@@ -36,3 +48,16 @@ class FeatureMap(ABC):
     def to_header(self) -> dict[str, Any]:
         """What a file keeps, as plain numbers, texts and lists."""
         return {"features": type(self).__name__, "version": VERSION, **self._settings()}
+
+
+def question(features: FeatureMap | None, dim: int) -> AbstractContextManager[None]:
+    """A question to a policy that may have features; see `FeatureMap.asking`."""
+    return nullcontext() if features is None else features.asking(dim)
+
+
+def resized(rows: Rows, dim: int) -> Rows:
+    """Rows of so many features: others are 0, and those from `dim` on left out."""
+    if dim >= rows.dim:
+        return rows if dim == rows.dim else rows._replace(dim=dim)
+    known = rows.indices < dim
+    return Rows(rows.indices[known], rows.values[known], np.append(0, np.cumsum(known))[rows.start], dim)

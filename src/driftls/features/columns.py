@@ -129,9 +129,10 @@ class Vocabulary(Index):
             kernels.refill(self.frame, 0, 0)
 
     def cut(self, size: int) -> None:
-        """Drop the names from this index on; none of them is part of a cross yet."""
+        """Drop the names and crosses from this index on."""
         self.of = {name: index for name, index in self.of.items() if index < size}
         self.frame["dim"] = size
+        kernels.refill(self.frame, 0, 0)
 
     def listed(self) -> list[Any]:
         """By index: a name, or the indices of the two that are crossed."""
@@ -275,6 +276,21 @@ class Space:
             self.add(record, codes, values)
             start.append(len(codes))
         return Coded(np.array(start, np.int64), np.array(codes, np.int64), np.array(values, np.float64))
+
+    def mark(self) -> Any:
+        """Where it stands, for `back`."""
+        known = {name: (column.present, len(column.codes)) for name, column in self.columns.items()}
+        return self.records, self.names, self.told, known
+
+    def back(self, mark: Any) -> None:
+        """As it was at that mark."""
+        self.records, self.names, self.told, known = mark
+        self.columns = {name: column for name, column in self.columns.items() if name in known}
+        for name, (present, codes) in known.items():
+            column = self.columns[name]
+            column.present = present
+            while len(column.codes) > codes:
+                column.codes.popitem()  # the newest
 
     def missing(self) -> dict[str, int]:
         """Of the records so far, how many lacked each column."""

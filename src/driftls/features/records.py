@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from driftls.errors import InputError, SettingsError
-from driftls.features.base import FeatureMap
+from driftls.features.base import FeatureMap, resized
 from driftls.features.tables import coded_table, is_table
 from driftls.inputs import Rows
 from driftls.kernels.features import assemble
@@ -98,7 +98,7 @@ class Features(FeatureMap):
         self._index.set(groups=self._crossed, columns=self._crossed.shape[1])
         self._have_user(16)
         self._have_room(256, 64)
-        self._lock, self._token, self._rows_made = Lock(), object(), 0
+        self._lock, self._token, self._rows_made = RLock(), object(), 0
 
     # -- what it says of itself ----------------------------------------------------------------------------------------
 
@@ -201,6 +201,8 @@ class Features(FeatureMap):
             longest = (1 + n) * (1 + pool.longest)
             most = count * longest if self._crossed.size else pool.most + n * count
             rows = self._assembled(count, most, longest)
+            if self.asked is not None:
+                return resized(rows, self.asked)
             self._tell(count)
             return rows
 
@@ -315,7 +317,7 @@ class Features(FeatureMap):
         if most > self._room or longest > self._longest or count >= self._start.size:
             self._have_room(2 * max(most, count), 2 * longest)
         end = int(assemble(index.frame, 0, count))
-        if self._users.names + self._items.names > NAMES:
+        if self._users.names + self._items.names > NAMES and self.asked is None:
             self._forget()
         return Rows(self._indices[:end].copy(), self._values[:end].copy(), self._start[: count + 1].copy(), self.dim)
 
@@ -352,6 +354,23 @@ class Features(FeatureMap):
             except InputError:
                 self._take_back(size)
                 raise
+
+    @contextmanager
+    def asking(self, dim: int) -> Iterator[None]:
+        """For a question about `dim` features: names that are new count for nothing, and nothing is kept of them."""
+        with self._lock:
+            size, marks = self.dim, (self._users.mark(), self._items.mark())
+            self.asked = min(size, dim)
+            try:
+                yield
+            finally:
+                self.asked = None
+                self._untold.clear()
+                if isinstance(self._index, Vocabulary) and self.dim > size:
+                    self._index.cut(size)
+                    self._last, self._at = (None, None), None
+                for space, mark in zip((self._users, self._items), marks):
+                    space.back(mark)
 
     def _take_back(self, size: int) -> None:
         """Drop the names that came since there were `size`."""

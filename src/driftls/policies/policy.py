@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from driftls.draws import Seed
 from driftls.errors import InputError, SettingsError
-from driftls.features import FeatureMap
+from driftls.features import FeatureMap, question, resized
 from driftls.inputs import Rows, is_sparse, sparse_rows
 from driftls.persistence import Saveable
 from driftls.policies.arm_index import plain_id
@@ -308,7 +308,8 @@ class Policy(Saveable):
             if self.epsilon < 1.0 or self.disjoint:
                 scores = self.scores(arms, items, ids=ids)
             else:
-                rows, count, _ = self._round(arms, items, ids)
+                with question(self.features, self.dim):
+                    rows, count, _ = self._round(arms, items, ids)
                 look_at(rows)
                 scores = np.zeros(count)
             open_ = np.ones(scores.size, bool) if allowed is None else allowed_arms(allowed, scores.size) != 0
@@ -328,7 +329,8 @@ class Policy(Saveable):
             cursor, kept = int(models.draws.cursor[0]), [width.put_aside() for width in widths]
             models.refilled = False
             try:
-                yield who
+                with question(who.features, who.dim):
+                    yield who
             finally:  # a tape that was filled up begins with what was unread
                 models.draws.cursor[0] = 0 if models.refilled else cursor
                 for width, aside in zip(widths, kept):
@@ -346,15 +348,14 @@ class Policy(Saveable):
 
     def _fitting(self, rows: Any) -> Any:
         """Rows that the policy's features made, as long as its models; which grow with a vocabulary."""
-        if rows.shape[1] > self.dim:
-            self.grow(max(rows.shape[1], 2 * self.dim))  # by a factor: what is copied stays in proportion
         rows = rows if type(rows) is Rows else sparse_rows(rows, "arms")
-        return rows if rows.dim == self.dim else rows._replace(dim=self.dim)
+        if rows.dim > self.dim and getattr(self.features, "asked", None) is None:
+            self.grow(max(rows.dim, 2 * self.dim))  # by a factor: what is copied stays in proportion
+        return resized(rows, self.dim)
 
     def _is_made(self, rows: Any) -> bool:
         """Whether these are rows of a vocabulary that grows, which need not be as long as the policy's."""
-        grows = self.features is not None and self.features.grows
-        return grows and is_sparse(rows) and rows.shape[1] != self.dim
+        return self.features is not None and self.features.grows and is_sparse(rows) and rows.shape[1] != self.dim
 
     def grow(self, dim: int) -> None:
         """Take `dim` features from now on, as if there had been so many from the start; nothing learned is lost."""
