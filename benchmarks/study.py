@@ -14,15 +14,14 @@ from benchmarks.measure import Options, Table, tell
 from driftls import fit as fits
 from driftls import parallel
 from driftls.features import UserOnly
-from driftls.history import Reservoir
 from driftls.logs import read, synthetic_day, write_parquet
 from driftls.policies import LinUCB
 from driftls.policies.registry import make
 from driftls.run import Run
 from driftls.study.plan import Bandit
 from driftls.study.stages import Task, execute
-from driftls.trackers import RAW, SAGA
-from driftls.widths import PhiWidth
+from driftls.trackers import CD, RAW
+from driftls.widths import DiagonalWidth
 
 TASKS, CALLS = 16, 400
 
@@ -67,10 +66,9 @@ def fit(options: Options) -> Table:
         begin = time.process_time()
         some = paths[: max(1, len(paths) // 4)]
         alone = sum(len(block) for path in some for block in read(path).blocks()) / (time.process_time() - begin)
-        saga = SAGA(136, history=Reservoir(20_000), seed=0, **RAW)
         policies = {
             "exact": make("linucb-exact", 136, seed=0),
-            "SAGA, reservoir of 20,000": LinUCB(tracker=saga, width=PhiWidth(), seed=0),
+            "coordinate descent": LinUCB(tracker=CD(136, **RAW), width=DiagonalWidth(), seed=0),
         }
         for name, policy in policies.items():
             tell(name)

@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from driftls import logs, paper
 from driftls.errors import InputError, SettingsError
 from driftls.features import Features, Hashed, UserArmCrosses, UserOnly
-from driftls.fit import Sample, fit, shown_rows, smallest, with_articles
-from driftls.history import Growing, Reservoir
+from driftls.fit import fit, shown_rows, with_articles
+from driftls.history import Growing, Window
 from driftls.policies import DisjointLinUCB, LinTS, LinUCB
-from driftls.policies.registry import POLICIES, make
+from driftls.policies.registry import make
 from driftls.trackers import CD, GD, RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
 from test_cli import driftls
@@ -39,15 +39,7 @@ def everything(**settings):
     return np.vstack([X for X, _ in blocks]), np.concatenate([y for _, y in blocks])
 
 
-def saga(capacity=200, dim=DIM):
-    return POLICIES["flinucb-saga"](dim, None, 3, history=Reservoir(capacity))
-
-
-MAKERS = {
-    "linucb": paper.linucb,
-    "linucb-exact": partial(make, "linucb-exact"),
-    "flinucb-saga": lambda dim: saga(dim=dim),
-}
+MAKERS = {"linucb": paper.linucb, "linucb-exact": partial(make, "linucb-exact")}
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -58,12 +50,11 @@ def test_sums_over_shards_give_the_solution_of_all_rows(name, sparse):
     found = fit(MAKERS[name](DIM), range(len(SHARDS)), partial(read, sparse=sparse), workers=1)
     assert (found.rows, len(found.policy.tracker)) == (900, 900)
     np.testing.assert_allclose(found.policy.theta, exact.theta, rtol=0, atol=1e-9 * np.abs(exact.theta).max())
-    if name != "flinucb-saga":
-        arms = np.random.default_rng(1).normal(size=(4, DIM))
-        by_hand = LinUCB(tracker=exact, width=ExactWidth())
-        ids = range(4)
-        found.policy.choose(arms, ids=ids)
-        np.testing.assert_allclose(found.policy.widths(arms, ids=ids), by_hand.widths(arms, ids=ids), rtol=1e-9)
+    arms = np.random.default_rng(1).normal(size=(4, DIM))
+    by_hand = LinUCB(tracker=exact, width=ExactWidth())
+    ids = range(4)
+    found.policy.choose(arms, ids=ids)
+    np.testing.assert_allclose(found.policy.widths(arms, ids=ids), by_hand.widths(arms, ids=ids), rtol=1e-9)
 
 
 def test_the_sums_that_cd_keeps_are_those_of_one_machine():
@@ -97,37 +88,15 @@ def test_a_fitted_policy_chooses_learns_and_comes_back_from_a_file(name, tmp_pat
     assert np.linalg.norm(policy.theta - THETA) < 0.1
 
 
-@pytest.mark.parametrize("name", ["linucb-exact", "flinucb-saga"])
-def test_kappa_starts_from_the_noise_of_the_rows(name):
-    policy = fit(MAKERS[name](DIM), range(len(SHARDS)), read, workers=1).policy
+def test_kappa_starts_from_the_noise_of_the_rows():
+    policy = fit(make("linucb-exact", DIM), range(len(SHARDS)), read, workers=1).policy
     # the standard deviation of a standard deviation from 900 rows is 2.4%: four of them
     assert policy.kappa == pytest.approx(NOISE, rel=4 / np.sqrt(2 * 900))
-
-
-def test_a_sample_of_samples_is_uniform_over_all_rows():
-    counts = np.zeros(60)
-    rng = np.random.default_rng(0)
-    trials, kept = 3000, 6
-    for _ in range(trials):
-        parts = []
-        for first, last in ((0, 50), (50, 52), (52, 60)):
-            rows = np.arange(first, last, dtype=float)
-            sample = None
-            for piece in np.array_split(rows, 3):
-                sample = smallest(sample, Sample(rng.random(len(piece)), piece[:, None], piece), kept)
-            parts.append(sample)
-        merged = smallest(smallest(parts[0], parts[1], kept), parts[2], kept)
-        assert len(set(merged.y)) == kept
-        counts[merged.y.astype(int)] += 1
-    share = kept / 60
-    # each count is binomial: the largest of 60 stays within 4.5 standard deviations
-    assert np.abs(counts - trials * share).max() < 4.5 * np.sqrt(trials * share * (1 - share))
 
 
 ARTICLES = {
     "linucb": lambda: DisjointLinUCB(DIM, tracker=RLS(DIM, **RAW), width=ExactWidth(), seed=0),
     "cd": lambda: DisjointLinUCB(DIM, tracker=CD(DIM, **RAW), seed=0),
-    "saga": lambda: DisjointLinUCB(DIM, tracker=SAGA(DIM, history=Reservoir(50), **RAW), seed=0),
 }
 
 
@@ -180,13 +149,14 @@ def test_each_arm_has_a_model_of_its_own_rows(name):
         (lambda: LinUCB(DIM), "unused policy whose tracker is given"),
         (lambda: LinUCB(tracker=RLS(DIM, **RAW).partial_fit(np.eye(DIM), np.ones(DIM))), "unused policy"),
         (lambda: make("linucb-exact", DIM, discount=0.9), "without a discount"),
-        (lambda: make("flinucb-saga", DIM), r"SAGA with history=Reservoir"),
+        (lambda: make("flinucb-saga", DIM), r"keeps sums and no rows, RLS or CD, got SAGA"),
+        (lambda: LinUCB(tracker=GD(DIM, history=Growing(), **RAW), width=DiagonalWidth()), "RLS or CD, got GD"),
+        (lambda: LinUCB(tracker=RLS(DIM, history=Window(9), **RAW)), "no rows, RLS or CD"),
+        (lambda: LinUCB(tracker=SAGA(DIM, **RAW), width=ExactWidth()), "RLS or CD, got SAGA"),
         (
-            lambda: LinUCB(tracker=GD(DIM, history=Growing(), **RAW), width=DiagonalWidth()),
-            r"fit needs RLS, CD, or SAGA",
+            lambda: LinUCB(tracker=CD(5001, **RAW), width=DiagonalWidth()),
+            r"at most 5,000 features, got 5,001\. Use hashed",
         ),
-        (lambda: LinUCB(tracker=SAGA(DIM, history=Reservoir(5), **RAW), width=ExactWidth()), r"ExactWidth\(\) has to"),
-        (lambda: saga(dim=5001), r"at most 5,000 features, got 5,001\. Use hashed"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_with_the_reason(make, message):

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from driftls import logs, parallel
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap, UserArmCrosses, from_header
-from driftls.history import History, Reservoir
+from driftls.history import History
 from driftls.inputs import checked_csr
 from driftls.policies import DisjointLinUCB, Policy, SharedPolicy
-from driftls.trackers import CD, RAW, RLS, SAGA, Tracker
-from driftls.widths import DiagonalWidth, PhiWidth
+from driftls.trackers import CD, RAW, RLS, Tracker
+from driftls.widths import DiagonalWidth
 
 __all__ = ["Fit", "fit", "shown_rows", "with_articles"]
 
@@ -37,24 +37,14 @@ class Fit(NamedTuple):
     rows: int
 
 
-class Sample(NamedTuple):
-    """The rows with the smallest of random keys: uniform, and the same of two samples together is one of all rows."""
-
-    keys: Array
-    X: Any
-    y: Array
-
-
 class Sums:
-    """Sums over the rows of a model: n, A = X'X, b = X'y, y'y; for SAGA its largest row and reward, and a sample."""
+    """Sums over the rows of a model: n, A = X'X, b = X'y, y'y."""
 
-    def __init__(self, dim: int, room: int | None) -> None:
+    def __init__(self, dim: int) -> None:
         self.A, self.b, self.yy = np.zeros((dim, dim)), np.zeros(dim), 0.0
-        self.n, self.sparse, self.room = 0, False, room
-        self.max_norm2 = self.max_y2 = 0.0
-        self.sample: Sample | None = None
+        self.n, self.sparse = 0, False
 
-    def enter(self, X: Any, y: Array, rng: np.random.Generator) -> None:
+    def enter(self, X: Any, y: Array) -> None:
         """Add these rows."""
         self.sparse = bool(sp.issparse(X))
         gram = X.T @ X
@@ -66,34 +56,12 @@ class Sums:
         self.b += X.T @ y
         self.yy += float(y @ y)
         self.n += len(y)
-        if self.room is not None:
-            norms = (X.multiply(X) if self.sparse else X * X).sum(axis=1)
-            self.max_norm2, self.max_y2 = (
-                max(self.max_norm2, float(norms.max())),
-                max(self.max_y2, float((y * y).max())),
-            )
-            self.sample = smallest(self.sample, Sample(rng.random(len(y)), X, y), self.room)
 
     def add(self, other: Sums) -> None:
         """Add the rows of another shard."""
         self.A += other.A
         self.b += other.b
         self.yy, self.n = self.yy + other.yy, self.n + other.n
-        self.max_norm2, self.max_y2 = max(self.max_norm2, other.max_norm2), max(self.max_y2, other.max_y2)
-        if other.sample is not None and self.room is not None:
-            self.sample = smallest(self.sample, other.sample, self.room)
-
-
-def smallest(old: Sample | None, new: Sample, room: int) -> Sample:
-    """The rows with the smallest keys of both, as many as there is room for."""
-    if old is not None:
-        if len(old.y) == room:  # most new rows are out at once
-            near = new.keys < old.keys[-1]
-            new = Sample(new.keys[near], new.X[near], new.y[near])
-        stack = sp.vstack if sp.issparse(new.X) else np.vstack
-        new = Sample(np.append(old.keys, new.keys), stack([old.X, new.X]), np.append(old.y, new.y))
-    order = np.argsort(new.keys)[:room]
-    return Sample(new.keys[order], new.X[order], new.y[order])
 
 
 def fit(
@@ -101,7 +69,6 @@ def fit(
     shards: Sequence[Any],
     read: Callable[[Any], Rows] | None = None,
     *,
-    seed: int = 0,
     workers: int = -1,
     cluster: str | None = None,
     progress: Callable[[int], None] | None = None,
@@ -111,16 +78,15 @@ def fit(
     Parameters
     ----------
     policy : LinUCB, Greedy or DisjointLinUCB
-        Over `RLS` or `CD`; or over `SAGA` with a `Reservoir`, which then holds a uniform sample of all rows. At most
-        5,000 features: the sums take d^2.
+        Over `RLS` or `CD`, which keep sums. At most 5,000 features: the sums take d^2.
     shards, read
         `read(shard)` gives blocks (X, y) of a shard, where the task runs, or (X, y, ids) where each arm id has a model
         of its own. Both can be pickled. Without `read`, shards are files of a log, and the policy's features make rows
         of what they show.
-    seed, progress
-        Of the sample; a function that is called with the number of rows of each shard that is there.
     workers, cluster
         As in `driftls.parallel.parallel_map`.
+    progress : function, optional
+        Called with the number of rows of each shard that is there.
 
     Examples
     --------
@@ -142,12 +108,9 @@ def fit(
         dim = max(known.dim, dim) if known.grows else dim
         _check(policy, dim)
         read = partial(shown_rows, features=known, disjoint=by_id)
-    history = policy.tracker.history
-    room = history.capacity if isinstance(history, Reservoir) else None
-    work = partial(_sums, read=read, dim=dim, room=room, by_id=by_id, seed=seed)
+    work = partial(_sums, read=read, dim=dim, by_id=by_id)
     total: dict[Any, Sums] = {}
-    numbered = parallel.parallel_map(work, list(enumerate(shards)), **where)
-    for of_shard in parallel.in_order(numbered):
+    for of_shard in parallel.in_order(parallel.parallel_map(work, list(shards), **where)):
         for name, sums in of_shard.items():
             if name in total:
                 total[name].add(sums)
@@ -172,25 +135,26 @@ def fit(
 
 def _check(policy: SharedPolicy | DisjointLinUCB, dim: int) -> None:
     tracker, width = policy.tracker, policy.width
-    sums = isinstance(width, DiagonalWidth) or (isinstance(width, PhiWidth) and width.method == "regularised")
     if len(tracker) or getattr(policy, "_auto", False) or getattr(policy, "ids", None):
         raise SettingsError("fit needs an unused policy whose tracker is given, not chosen at the first arms.")
     if getattr(tracker, "discount", 1.0) < 1.0:
         raise SettingsError("a discount counts rows by their order, which shards do not have. Fit without a discount.")
-    if not sums and width.own_sums(tracker):
+    if not isinstance(tracker, RLS | CD) or type(tracker.history) is not History:  # which keeps no rows
         raise SettingsError(
-            f"{width!r} has to see every row in turn, and sums have none. Use linucb, linucb-exact or flinucb-saga, or "
-            "learn the rows through the policy."
+            f"fit needs a tracker that keeps sums and no rows, RLS or CD, got {tracker!r}. Others learn block after block: "
+            "policy.tracker.partial_fit(X, y)."
+        )
+    if not isinstance(width, DiagonalWidth) and width.own_sums(tracker):
+        raise SettingsError(
+            f"{width!r} has to see every row in turn, and sums have none. Use linucb or linucb-exact, or learn the rows "
+            "through the policy."
         )
     if tracker.scale or tracker.intercept:
         raise SettingsError(
             "fit takes sums of rows as they are, and this tracker measures features in units that it finds on its way. "
-            "Build it with scale=False, intercept=False, and give the rows a constant; or take linucb, linucb-exact or "
-            "flinucb-saga of the registry."
+            "Build it with scale=False, intercept=False, and give the rows a constant; or take linucb or linucb-exact of "
+            "the registry."
         )
-    keeps = History if isinstance(tracker, RLS | CD) else Reservoir  # the plain History keeps no rows
-    if not isinstance(tracker, RLS | CD | SAGA) or type(tracker.history) is not keeps:
-        raise SettingsError(f"fit needs RLS, CD, or SAGA with history=Reservoir(capacity), got {tracker!r}.")
     if dim > MOST_FEATURES:
         raise SettingsError(
             f"fit takes sums of size d^2, so at most {MOST_FEATURES:,} features, got {dim:,}. Use hashed "
@@ -233,12 +197,8 @@ def _articles(path: str) -> list[int]:
 # -- sums of a shard, where it is read ---------------------------------------------------------------------------------
 
 
-def _sums(
-    numbered: tuple[int, Any], *, read: Callable[[Any], Rows], dim: int, room: int | None, by_id: bool, seed: int
-) -> dict[Any, Sums]:
-    """One pass over a shard: sums for each arm id, or one alone. `room` is that of a sample, if one is wanted."""
-    number, shard = numbered
-    rng = np.random.default_rng([seed, number])
+def _sums(shard: Any, *, read: Callable[[Any], Rows], dim: int, by_id: bool) -> dict[Any, Sums]:
+    """One pass over a shard: sums for each arm id, or one alone."""
     total: dict[Any, Sums] = {}
     for block, y, *ids in read(shard):
         if sp.issparse(block) and block.shape[1] < dim:  # a policy that grows has room for more names
@@ -246,8 +206,8 @@ def _sums(
         X, y = _checked(block, y, dim)
         for name, rows in _groups(ids[0]) if by_id else [(None, slice(None))] if len(y) else []:
             if name not in total:
-                total[name] = Sums(dim, room)
-            total[name].enter(X[rows], y[rows], rng)
+                total[name] = Sums(dim)
+            total[name].enter(X[rows], y[rows])
     return total
 
 
@@ -278,11 +238,4 @@ def _solution(tracker: Tracker, sums: Sums) -> tuple[Callable[[Tracker], None], 
     exact.set_sums(sums.A, sums.b, ridge, sums.n)
     theta = exact.theta
     errors = max(0.0, sums.yy - float(theta @ (2.0 * sums.b - sums.A @ theta)))
-
-    def fill(tracker: Tracker) -> None:
-        if isinstance(tracker, SAGA) and sums.sample is not None:
-            tracker.stand_at(theta, sums.sample.X, sums.sample.y, sums.n, sums.max_norm2, sums.max_y2)
-        elif isinstance(tracker, RLS | CD):
-            tracker.set_sums(sums.A, sums.b, ridge, sums.n)
-
-    return fill, errors
+    return lambda tracker: tracker.set_sums(sums.A, sums.b, ridge, sums.n), errors

@@ -14,14 +14,13 @@ from driftls.cli.common import app, typer
 @app.command()
 def fit(
     days: Annotated[Path, typer.Argument(exists=True, help="A Parquet log, or a folder partitioned by day.")],
-    policy: Annotated[str, typer.Option(metavar="NAME", help="linucb, linucb-exact or flinucb-saga.")],
+    policy: Annotated[str, typer.Option(metavar="NAME", help="linucb or linucb-exact.")],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The file of the policy.")],
     features: common.FeatureKind = "auto",
     dim: common.Dim = 136,
     articles: common.Articles = 1000,
     width: common.Width = 1024,
     kappa: common.Kappa = None,
-    kept: Annotated[int, typer.Option(min=1, metavar="N", help="Rows that a model of flinucb-saga holds.")] = 20_000,
     seed: common.Seed = 0,
     workers: common.Workers = -1,
     cluster: common.Cluster = None,
@@ -34,16 +33,14 @@ def fit(
 
     \b
     Examples:
-      driftls fit days --policy flinucb-saga --out warm.policy
       driftls fit days --policy linucb --features outer --out warm.policy
-      driftls fit days --policy flinucb-saga --features hashed --width 2048 --out warm.policy
+      driftls fit days --policy linucb --features names --width 2048 --out warm.policy
       driftls fit days --policy linucb-exact --out warm.policy --cluster tcp://127.0.0.1:8786
     """  # noqa: D301
     from driftls import fit as stage
     from driftls import logs
     from driftls.errors import SettingsError
     from driftls.features import UserOnly
-    from driftls.history import Reservoir
     from driftls.policies.registry import as_disjoint
 
     table = common.check_policies([policy])
@@ -56,13 +53,12 @@ def fit(
     paths = [str(Path(path).resolve()) for path in log.paths]
     begin = perf_counter()
     made = common.features_of(features, log.format, dim, articles, width)
-    history = {"history": Reservoir(kept)} if policy == "flinucb-saga" else {}
-    start = table[policy](made.dim, kappa, seed, **history)
+    start = table[policy](made.dim, kappa, seed)
     start = as_disjoint(start, seed) if isinstance(made, UserOnly) else start
     start.features = made  # saved with the policy
     with common.telling(policy) as tell:
         done = count(1)
-        found = stage.fit(start, paths, seed=seed, progress=lambda _: tell(next(done), len(paths)), **where)
+        found = stage.fit(start, paths, progress=lambda _: tell(next(done), len(paths)), **where)
     found.policy.save(out)
     seconds = round(perf_counter() - begin, 3)
     if as_json:

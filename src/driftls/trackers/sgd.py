@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from driftls.errors import SettingsError
 from driftls.history import ROWS_KEPT, Window
-from driftls.inputs import as_rows
 from driftls.kernels import cg, gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
@@ -292,28 +291,6 @@ class _TableTracker(StochasticTracker):
             scratch[1] = signs
             traced = cg.trace(self.frame, 2 * SWEEPS, len(self.history))
             return float(np.clip(seen.sum() - self.frame["ridge"] * traced, 0.0, self.dim))
-
-    def stand_at(
-        self, theta: NDArray[np.float64], X: Any, y: NDArray[np.float64], n: int, max_norm2: float, max_y2: float
-    ) -> None:
-        """Stand at theta after n rows, of which these are held, with their residuals there: a warm start."""
-        rows: Any = as_rows(X, self.dim)
-        dense = isinstance(rows, np.ndarray)
-        kept = {"values": rows if dense else rows.values}
-        if not dense:
-            kept |= {"indices": rows.indices, "start": rows.start[:-1], "stop": rows.start[1:]}
-        types = {"indices": np.int32, "start": np.int64, "stop": np.int64}
-        arrays = {name: np.array(array, dtype=types.get(name, np.float64)) for name, array in kept.items()}
-        with self.lock:
-            self.history.unopen()
-            header = {"seen": n, "held": len(y)}
-            self.history.restore(self.dim, not dense, header, arrays | {"y": np.asarray(y, np.float64)})
-            if self.sparse is None:
-                self._wire(not dense)
-            self._follow_history()
-            self.frame.set(history=self.history.frame, counts=self.history.counts, max_norm2=max_norm2, max_y2=max_y2)
-            self._state["residual"][: len(y)] = residual = X @ theta - y
-            self._state["coords"][:2] = theta, X.T @ residual
 
 
 class SAG(_TableTracker):
