@@ -15,7 +15,7 @@ import pytest
 
 from driftls import parallel
 from driftls.errors import SettingsError
-from driftls.features import Hashed
+from driftls.features import Features
 from driftls.fit import fit, shown_rows
 from driftls.logs import ParquetLog, synthetic_day, write_parquet
 from driftls.paper import linucb
@@ -70,7 +70,7 @@ def _address(file):
 def test_a_fit_on_the_cluster_has_the_bits_of_one_here(cluster, tmp_path):
     for seed in (1, 2, 3):
         write_parquet(synthetic_day(lines=500, seed=seed), tmp_path / str(seed))
-    read_shown = partial(shown_rows, features=Hashed(40, user_dim=136))
+    read_shown = partial(shown_rows, features=Features(40, cross=[("*", "id")]))
     paths = ParquetLog([str(tmp_path)]).paths
     here, there = (
         fit(linucb(40), paths, read_shown, **where).policy for where in ({"workers": 1}, {"cluster": cluster[0]})

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.errors import DimensionError, FileFormatError, InputError, NewerFileError, SettingsError
-from driftls.features import FeatureMap, Hashed, OuterProduct, UserArmCrosses, UserOnly, from_header
+from driftls.features import FeatureMap, OuterProduct, UserArmCrosses, UserOnly, from_header
 from driftls.logs import Block, Event, read, synthetic_day
 from driftls.policies import DisjointLinUCB
 
@@ -26,8 +26,6 @@ ALL = [
     lambda: UserArmCrosses(DIM, articles=120),
     lambda: UserArmCrosses(DIM, articles=120, shared=True),
     lambda: UserArmCrosses(DIM, articles=120, shared=True, constant=True),
-    lambda: Hashed(64, user_dim=DIM),  # so narrow that many entries meet
-    lambda: Hashed(10_000, user_dim=DIM, constant=True),
 ]
 each = pytest.mark.parametrize("make", ALL, ids=lambda make: repr(make()))
 
@@ -43,13 +41,6 @@ def block() -> Block:
 
 def dense(matrix: Any) -> NDArray[np.float64]:
     return matrix.toarray() if sp.issparse(matrix) else matrix
-
-
-def splitmix(key: int) -> int:
-    """The last step of splitmix64, in whole numbers of any length."""
-    key = (key ^ (key >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-    key = (key ^ (key >> 27)) * 0x94D049BB133111EB % 2**64
-    return key ^ (key >> 31)
 
 
 def naive(features: FeatureMap, event: Event, blocks: dict[int, int]) -> NDArray[np.float64]:
@@ -72,22 +63,16 @@ def naive(features: FeatureMap, event: Event, blocks: dict[int, int]) -> NDArray
                 arms[k, wide * first + i] = value
                 if features.shared:
                     arms[k, i] = value
-        if isinstance(features, Hashed):
-            for i, value in user:
-                bits = splitmix((splitmix(article) + i) % 2**64)
-                arms[k, (bits >> 32) * features.width >> 32] += value if bits & 1 else -value
     return arms
 
 
 @each
 def test_the_arms_of_an_event_are_what_plain_loops_make(make: Any, block: Block) -> None:
     features, blocks = make(), {}
-    # a sum of at most 40 products of signs and values below 5 rounds by less than 40 * 40 * 5 eps
-    tolerance = 8000 * np.finfo(float).eps if isinstance(features, Hashed) else 0.0
     for event in block:
         expected = naive(features, event, blocks)
         assert expected.shape == (len(event.arms), features.dim)
-        np.testing.assert_allclose(dense(features.arms(event)), expected, rtol=0, atol=tolerance)
+        np.testing.assert_array_equal(dense(features.arms(event)), expected)
 
 
 @each
@@ -201,11 +186,9 @@ def test_what_does_not_fit_is_refused(block: Block) -> None:
         OuterProduct(DIM, 3).arms(replace(event, arm_features=None))
     with pytest.raises(SettingsError, match="articles must be a whole number of at least 1, got 0"):
         UserArmCrosses(DIM, articles=0)
-    with pytest.raises(SettingsError, match=r"width must be a whole number of at least 1, got 1\.5"):
-        Hashed(1.5, user_dim=DIM)  # type: ignore[arg-type]
-    with pytest.raises(
-        FileFormatError, match="one of Features, OuterProduct, UserOnly, UserArmCrosses, Hashed, got 'Lasso'"
-    ):
+    with pytest.raises(SettingsError, match=r"user_dim must be a whole number of at least 1, got 1\.5"):
+        UserOnly(1.5)  # type: ignore[arg-type]
+    with pytest.raises(FileFormatError, match="one of Features, OuterProduct, UserOnly, UserArmCrosses, got 'Lasso'"):
         from_header({"features": "Lasso", "version": 2})
     with pytest.raises(NewerFileError, match="version 3"):
         from_header({**UserOnly(3).to_header(), "version": 3})

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from driftls import logs, paper
 from driftls.errors import InputError, SettingsError
-from driftls.features import Features, Hashed, UserArmCrosses, UserOnly
+from driftls.features import Features, UserArmCrosses, UserOnly
 from driftls.fit import fit, shown_rows, with_articles
 from driftls.history import Growing, Window
 from driftls.policies import DisjointLinUCB, LinTS, LinUCB
@@ -193,7 +193,11 @@ def days(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: UserOnly(136, constant=True), lambda: UserArmCrosses(136, articles=80), lambda: Hashed(500, user_dim=136)],
+    [
+        lambda: UserOnly(136, constant=True),
+        lambda: UserArmCrosses(136, articles=80),
+        lambda: Features(500, cross="all"),
+    ],
 )
 def test_a_row_is_the_arm_that_was_shown(days, make):
     features = make()
@@ -205,7 +209,8 @@ def test_a_row_is_the_arm_that_was_shown(days, make):
     assert len(events) == len(y) == 4000
     for i in range(0, 4000, 371):
         assert (y[i], ids[i]) == (events[i].reward, events[i].arm)
-        assert (X[[i]] != features.arms(events[i])[[events[i].shown]]).nnz == 0
+        arms = features.arms(events[i])
+        assert (X[[i]] != sp.csr_array(arms)[[events[i].shown]]).nnz == 0
 
 
 def test_all_shards_give_an_article_the_same_block(days):
@@ -277,7 +282,7 @@ def test_the_command_writes_a_policy_that_knows_the_log(days, tmp_path):
     assert (told["rows"], told["shards"], told["dim"]) == (4000, 2, 60)
     policy = LinUCB.load(out)
     features = policy.features
-    assert features == Hashed(60, user_dim=136)
+    assert repr(features) == repr(Features(60, cross="all"))
     exact = RLS(60, **RAW)
     for path in logs.read(days).paths:
         for X, y, _ in shown_rows(path, features):

@@ -12,7 +12,7 @@ import pytest
 
 import naive
 from driftls.errors import InputError, SettingsError
-from driftls.features import Hashed, OuterProduct, UserOnly
+from driftls.features import Features, OuterProduct, UserOnly
 from driftls.logs import Block, Event, read, synthetic_day
 from driftls.logs.log import EventLog, Log
 from driftls.offpolicy import Estimates, Fixed, estimate
@@ -181,7 +181,7 @@ def outer_events(lines: int, seed: int) -> list[Event]:
         (LinUCB(6, seed=1), OuterProduct(2, 3)),
         (LinTS(6, seed=1), OuterProduct(2, 3)),
         (Random(6, seed=1), OuterProduct(2, 3)),
-        (LinUCB(16, seed=1, epsilon=0.2), Hashed(16, user_dim=2)),
+        (LinUCB(16, seed=1, epsilon=0.2), Features(16, cross=[("*", "id")])),
     ],
     ids=["LinUCB", "LinTS", "Random", "epsilon"],
 )

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from driftls.errors import DimensionError, InputError, SettingsError
-from driftls.features import Features, Hashed, OuterProduct, UserArmCrosses, UserOnly
+from driftls.features import Features, OuterProduct, UserArmCrosses, UserOnly
 from driftls.log_replay import replay
 from driftls.logs import Event, read, synthetic_day
 from driftls.logs.log import EventLog, Log
@@ -82,7 +82,6 @@ COMBINATIONS = {
         lambda: LinUCB(tracker=SAGA(136 * 100, seed=5, **RAW), width=DiagonalWidth(), seed=5),
         lambda: UserArmCrosses(136, articles=100),
     ),
-    "hashed": (lambda: LinUCB(512, seed=5), lambda: Hashed(512, user_dim=136)),
     "Features, hashed": (lambda: LinUCB(4096, seed=5), lambda: Features(4096, cross=[("*", "id")])),
     "Features, disjoint": (lambda: DisjointLinUCB(512, seed=5), lambda: Features(512)),
     "Features, disjoint, a vocabulary": (lambda: DisjointLinUCB(features=Features(), seed=5), None),
@@ -304,7 +303,7 @@ def test_a_policy_that_cannot_be_saved_has_no_checkpoint(day, tmp_path):
             return 0
 
     with pytest.raises(SettingsError, match="can be saved"):
-        replay(First(), day, features=Hashed(512, user_dim=136), checkpoint=tmp_path / "checkpoint")
+        replay(First(), day, features=Features(512, cross=[("*", "id")]), checkpoint=tmp_path / "checkpoint")
 
 
 def stop_at_once(lines):
@@ -314,7 +313,7 @@ def stop_at_once(lines):
 def test_replay_changes_nothing_of_a_policy_but_what_it_learned(day):
     policy = LinUCB(512, seed=5)
     before = vars(policy).keys()
-    replay(policy, day, features=Hashed(512, user_dim=136), limit=300)
+    replay(policy, day, features=Features(512, cross=[("*", "id")]), limit=300)
     assert getattr(policy, "features", None) is None
     assert vars(policy).keys() == before
     assert len(policy.tracker) > 0
@@ -322,7 +321,7 @@ def test_replay_changes_nothing_of_a_policy_but_what_it_learned(day):
 
 def test_features_that_a_policy_has_are_used(day):
     policy, other = LinUCB(512, seed=5), LinUCB(512, seed=5)
-    policy.features = Hashed(512, user_dim=136)
+    policy.features = Features(512, cross=[("*", "id")])
     assert replay(policy, day, limit=500).traces == replay(other, day, features=policy.features, limit=500).traces
 
 
@@ -382,7 +381,7 @@ def test_the_estimate_that_is_valid_for_the_log_leads(day):
 
 
 def test_tracking_errors_are_against_the_exact_solution_of_the_same_rows(day):
-    asked = {"features": Hashed(64, user_dim=136), "metrics": ["tracking_error"], "limit": 1000}
+    asked = {"features": Features(64, cross=[("*", "id")]), "metrics": ["tracking_error"], "limit": 1000}
     exact = replay(LinUCB(tracker=RLS(64, **RAW), width=ExactWidth(), seed=1), day, **asked)
     assert exact.last("relative_tracking_error") < 1e-9
     run = replay(LinUCB(tracker=SAGA(64, seed=1, **RAW), width=DiagonalWidth(), seed=1), day, **asked)
@@ -427,7 +426,7 @@ def test_what_cannot_be_replayed_is_told_before_the_first_line(day):
     with pytest.raises(DimensionError, match="dim=137"):
         replay(DisjointLinUCB(137, seed=0), day, features=UserOnly(136))
     with pytest.raises(SettingsError, match="belong together"):
-        replay(DisjointLinUCB(512, seed=0), day, features=Hashed(512, user_dim=136))
+        replay(DisjointLinUCB(512, seed=0), day, features=UserArmCrosses(8, articles=64))
     with pytest.raises(SettingsError, match="metrics must be among"):
         replay(saga(seed=0), day, metrics=["clicks"])
     with pytest.raises(SettingsError, match="engine must be"):

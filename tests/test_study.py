@@ -247,7 +247,7 @@ name = "news"
 tune = ["1", "2"]
 report = ["3", "4.parquet"]
 lines = 900
-features = { kind = "Hashed", width = 60, user_dim = 136 }
+features = { kind = "Features", dim = 60, cross = [["*", "id"]] }
 [[policies]]
 policy = "linucb"
 knobs = { kappa = [0.05, 0.5] }
@@ -283,14 +283,13 @@ def test_knobs_are_tuned_on_some_days_of_a_log_and_reported_on_others(news, tmp_
 
 
 def test_with_the_visitor_alone_every_article_has_a_model(news):
-    text = LOGS.replace('"Hashed", width = 60,', '"UserOnly",')
+    text = LOGS.replace('"Features", dim = 60, cross = [["*", "id"]]', '"UserOnly", user_dim = 136')
     log = Plan.parse(text, news.parent).logs[0]
     assert isinstance(build("linucb", {}, log, 0), DisjointLinUCB)
 
 
 def test_features_of_names_make_the_arms_of_a_study_too(news):
-    text = LOGS.replace('"Hashed", width = 60, user_dim = 136', '"Features", dim = 60, cross = [["*", "id"]]')
-    log = Plan.parse(text, news.parent).logs[0]
+    log = Plan.parse(LOGS, news.parent).logs[0]
     run = execute(Task(problem=log, policy="linucb", knobs={}, seed=1, metrics=["ctr"], day=log.report[0]))
     assert (run.rounds, run.partial) == (900, False)
     assert "Features(60, cross=[('*', 'id')]" in run.settings["features"]
@@ -312,9 +311,9 @@ def test_a_log_is_known_by_its_content_wherever_it_lies(news, tmp_path):
     [
         ('report = ["3", "4.parquet"]', 'report = ["3", "1"]', r"1 is in tune and in report.*\$\.logs\[0\]"),
         ('"3"', '"9"', r"'news': .*9 does not exist"),
-        ('"Hashed", width = 60, user_dim = 136', '"Features"', r"compares models of one length: give Features a dim"),
-        ('"Hashed"', '"Hash"', r"features: .*'Hash'.*\$\.logs\[0\]"),
-        ("width = 60", "wide = 60", r"features: .*wide.*\$\.logs\[0\]"),
+        ("dim = 60, ", "", r"compares models of one length: give Features a dim"),
+        ('"Features"', '"Hash"', r"features: .*'Hash'.*\$\.logs\[0\]"),
+        ("dim = 60", "wide = 60", r"features: .*wide.*\$\.logs\[0\]"),
         ('tune = ["1", "2"]\n', "", r"policies\[0\] is tuned, but 'news' has no tune"),
     ],
 )

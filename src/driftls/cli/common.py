@@ -46,24 +46,22 @@ Workers = Annotated[int, typer.Option(min=-1, metavar="N", help="Processes on th
 Cluster = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler to use instead.")]
 OnError = Annotated[Literal["raise", "skip"], typer.Option(help="At a broken line: stop, or skip and count it.")]
 FeatureKind = Annotated[
-    Literal["auto", "disjoint", "crosses", "shared", "hashed", "outer", "names"],
+    Literal["auto", "disjoint", "crosses", "shared", "hashed", "outer"],
     typer.Option(help="How a visitor and an article make an arm."),
 ]
 Dim = Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Features of a visitor.")]
 Articles = Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Most articles, for crosses and shared.")]
-Width = Annotated[int, typer.Option(min=1, max=10**9, metavar="N", help="Length of an arm, for hashed and names.")]
+Width = Annotated[int, typer.Option(min=1, max=10**9, metavar="N", help="Length of an arm, for hashed.")]
 
 
 def features_of(kind: str, form: str, dim: int, articles: int, width: int) -> FeatureMap:
     """The features that were asked for; by default one model an article, and for R6A products with its features."""
-    from driftls.features import Features, Hashed, OuterProduct, UserArmCrosses, UserOnly
+    from driftls.features import Features, OuterProduct, UserArmCrosses, UserOnly
 
     made: FeatureMap = UserOnly(dim)
     if kind == "outer" or (kind == "auto" and form == "R6A"):
         made = OuterProduct(6, 6)
     elif kind == "hashed":
-        made = Hashed(width, user_dim=dim)
-    elif kind == "names":
         made = Features(width, cross="all")
     elif kind in ("crosses", "shared"):
         made = UserArmCrosses(dim, articles=articles, shared=kind == "shared")

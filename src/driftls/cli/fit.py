@@ -34,7 +34,7 @@ def fit(
     \b
     Examples:
       driftls fit days --policy linucb --features outer --out warm.policy
-      driftls fit days --policy linucb --features names --width 2048 --out warm.policy
+      driftls fit days --policy linucb --features hashed --width 2048 --out warm.policy
       driftls fit days --policy linucb-exact --out warm.policy --cluster tcp://127.0.0.1:8786
     """  # noqa: D301
     from driftls import fit as stage

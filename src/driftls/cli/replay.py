@@ -69,9 +69,9 @@ def replay(
     To compare with       lints, greedy, epsilon-greedy, random
 
     Features: disjoint (one model an article, the default), crosses (one block an article in one sparse vector),
-    shared (the same behind features that all articles share), hashed (crosses in a fixed width), outer (products of
-    user and article features, the default for R6A), names (visitor, article, its id and features, and all their crosses,
-    hashed as `driftls.Features` does it). All policies read the log once, together.
+    shared (the same behind features that all articles share), outer (products of user and article features, the
+    default for R6A), hashed (visitor, article, its id and features, and all their crosses, as `driftls.Features` hashes
+    them). All policies read the log once, together.
 
     \b
     Examples:

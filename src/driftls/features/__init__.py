@@ -11,11 +11,11 @@ from driftls.features.crossed import CrossedArms
 from driftls.inputs import Rows
 
 __all__ = [
-    "CrossedArms", "FeatureMap", "Features", "Hashed", "OuterProduct", "Pool", "Rows", "UserArmCrosses", "UserOnly",
+    "CrossedArms", "FeatureMap", "Features", "OuterProduct", "Pool", "Rows", "UserArmCrosses", "UserOnly",
     "from_header", "is_records", "question", "resized",
 ]  # fmt: skip
 
-KINDS = ("Features", "OuterProduct", "UserOnly", "UserArmCrosses", "Hashed")
+KINDS = ("Features", "OuterProduct", "UserOnly", "UserArmCrosses")
 
 
 def from_header(header: dict[str, Any]) -> FeatureMap:

@@ -75,27 +75,28 @@ class CrossedArms:
 
     def rows(self) -> Rows:
         """The same with a row for each arm, as plain arrays."""
-        indices, values, start, dim = sparse_rows(self.row, "a user")
-        if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < dim:
-            raise fault(BAD_INDEX, "a user", dim)  # in another arm's block it would be a good one
-        sizes, arms = np.diff(start), self.blocks.size
-        user = np.repeat(np.arange(sizes.size), arms)  # of each row
-        shifts = np.tile(dim * (self.blocks + self.shared), sizes.size)
-        line = np.repeat(np.arange(user.size), sizes[user])
-        at = (
-            np.arange(line.size) - np.repeat(np.cumsum(sizes[user]) - sizes[user], sizes[user]) + start[:-1][user][line]
-        )
-        index, value, ends = indices[at] + shifts[line], values[at], np.cumsum(sizes[user])
-        if self.shared:  # each row's features in front, then the same in its block
-            order = np.argsort(np.concatenate([2 * line, 2 * line + 1]), kind="stable")
-            index, value = np.concatenate([indices[at], index])[order], np.concatenate([value, value])[order]
-            ends = 2 * ends
-        index = index.astype(np.int32) if self.shape[1] < 2**31 else index
-        return Rows(index, value, np.append(0, ends), self.shape[1])
+        row = sparse_rows(self.row, "a user")
+        if row.indices.size and not 0 <= int(row.indices.min()) <= int(row.indices.max()) < row.dim:
+            raise fault(BAD_INDEX, "a user", row.dim)  # in another arm's block it would be a good one
+        user = np.repeat(np.arange(row.shape[0]), self.blocks.size)
+        return in_blocks(row, user, np.tile(self.blocks, row.shape[0]), self.count, self.shared)
 
     def tocsr(self) -> sp.csr_array:
         """The same as a sparse matrix with a row for each arm."""
         return self.rows().tocsr()
+
+
+def in_blocks(users: Rows, user: NDArray[np.int64], block: NDArray[np.int64], count: int, shared: bool) -> Rows:
+    """Row k has the features of user[k] in block[k] of so many; with `shared`, behind a copy that all rows have."""
+    dim = users.dim * (count + shared)
+    if shared:  # two pieces of a row: in front, then in its block
+        user, block = np.repeat(user, 2), np.stack([np.zeros_like(block), block + 1], axis=1).ravel()
+    sizes = np.diff(users.start)[user]
+    ends = np.cumsum(sizes)
+    at = np.arange(sizes.sum()) + np.repeat(users.start[user] - ends + sizes, sizes)
+    index = users.indices[at] + np.repeat(users.dim * block, sizes)
+    index = index.astype(np.int32) if dim < 2**31 else index  # half the memory, and what kernels read
+    return Rows(index, users.values[at], np.append(0, ends)[:: 1 + shared], dim)
 
 
 def _as_rows(users: Any) -> Rows:

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features.base import FeatureMap
-from driftls.features.columns import Floats, Ints, buckets, mixed_bits
-from driftls.features.crossed import CrossedArms
+from driftls.features.columns import Floats, Ints
+from driftls.features.crossed import CrossedArms, in_blocks
 from driftls.inputs import Rows
-from driftls.logs.events import Block, Event, Numbers, as_starts, ranges
+from driftls.logs.events import Block, Event, Numbers, ranges
 
 
 class EventFeatures(FeatureMap):
@@ -90,9 +89,7 @@ class OuterProduct(EventFeatures):
     def _matrix(self, block: Block, users: Rows, line: Ints) -> Floats:
         features = block.arm_features
         if features is None:
-            raise InputError(
-                "OuterProduct needs logs with article features. Use UserArmCrosses or Hashed for this one."
-            )
+            raise InputError("OuterProduct needs logs with article features. Use UserArmCrosses for this one.")
         if features.shape[1] != self.arm_dim:
             raise DimensionError(f"the articles have {features.shape[1]} features, but arm_dim={self.arm_dim}.")
         products = users.tocsr().toarray()[line][:, :, None] * features[block.candidates][:, None, :]
@@ -171,13 +168,7 @@ class UserArmCrosses(EventFeatures):
         entries = ranges(block.pool_start[pools], np.diff(block.pool_start)[pools])
         number = np.zeros(len(block.pool_ids), np.int64)
         number[entries] = self.numbers(block.pool_ids[entries], most=self.articles)
-        at = number[block.candidates] + self.shared
-        if self.shared:  # two copies of the visitor: block 0, then the article's own
-            line, at = np.repeat(line, 2), np.stack([np.zeros_like(at), at], axis=1).ravel()
-        length = np.diff(users.start)[line]
-        entry, start = ranges(users.start[line], length), as_starts(length)
-        column = users.indices[entry] + np.repeat(users.dim * at, length)
-        return _csr(users.values[entry], column, start[:: 1 + self.shared], self.dim)
+        return in_blocks(users, line, number[block.candidates], self.articles, self.shared).tocsr()
 
     def follow(self, header: dict[str, Any]) -> None:
         """Take over the articles of a copy, in the order of their blocks."""
@@ -186,32 +177,3 @@ class UserArmCrosses(EventFeatures):
     def to_header(self) -> dict[str, Any]:
         """What a file keeps: the settings, and the articles in the order of their blocks."""
         return {**super().to_header(), "ids": list(self.numbers.of)}
-
-
-@dataclass(frozen=True)
-class Hashed(EventFeatures):
-    """Crosses of user features and articles, hashed to a fixed width: entries that meet are added up, with signs."""
-
-    width: int
-    user_dim: int = field(kw_only=True)
-    constant: bool = field(default=False, kw_only=True)
-
-    @property
-    def dim(self) -> int:
-        """The length of an arm."""
-        return self.width
-
-    def _matrix(self, block: Block, users: Rows, line: Ints) -> Any:
-        length = np.diff(users.start)[line]
-        entry = ranges(users.start[line], length)
-        articles = mixed_bits(block.pool_ids).astype(np.int64)  # ids of near numbers, far apart
-        keys = np.repeat(articles[block.candidates], length) + users.indices[entry]
-        sign = np.where(mixed_bits(keys) & np.uint64(1), 1.0, -1.0)
-        matrix = _csr(sign * users.values[entry], buckets(keys, self.width), as_starts(length), self.dim)
-        matrix.sum_duplicates()
-        return matrix
-
-
-def _csr(value: Floats, column: Any, start: Ints, dim: int) -> Any:
-    dtype = np.int32 if max(dim, len(column)) < 2**31 else np.int64  # half the memory, and what kernels read
-    return sp.csr_array((value, column.astype(dtype, copy=False), start.astype(dtype)), shape=(len(start) - 1, dim))

@@ -8,11 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.blas import dger
 
 from driftls import paper
-from driftls.features import Hashed, UserOnly
+from driftls.features import UserOnly
+from driftls.features.columns import buckets, mixed_bits
 from driftls.logs import Block, read, synthetic_day
 from driftls.policies import DisjointLinUCB, LinUCB, Random
 from driftls.schedules import ridge
@@ -68,14 +70,24 @@ def pieces_of(blocks: Iterator[Block], lines: int) -> Iterator[Block]:
                 return
 
 
+def _pairs(piece: Block) -> Any:
+    """Pairs of user feature and article, as R6B has no features of articles, hashed to DIM with signs."""
+    users = UserOnly(USER).rows(piece)
+    articles = mixed_bits(piece.pool_ids).astype(np.int64)[piece.candidates]  # ids of near numbers, far apart
+    keys = np.repeat(articles, np.diff(users.indptr)) + users.indices
+    sign = np.where(mixed_bits(keys) & np.uint64(1), 1.0, -1.0)
+    pairs = sp.csr_array((sign * users.data, buckets(keys, DIM), users.indptr), shape=(users.shape[0], DIM))
+    pairs.sum_duplicates()
+    return pairs
+
+
 class Arms:
     """The arms of a piece, made once for all policies that meet it."""
 
     def __init__(self, piece: Block) -> None:
         pool = slice(*piece.pool_start[piece.pool[0] : piece.pool[0] + 2])
         self.ids: list[int] = piece.pool_ids[pool].tolist()
-        # a shared theta needs pairs of user and article, as R6B has no features of articles; one model an article users
-        self.pairs, self.users = Hashed(DIM, user_dim=USER).rows(piece), UserOnly(USER).users(piece)
+        self.users, self.pairs = UserOnly(USER).users(piece), _pairs(piece)  # for one model an article; a shared theta
 
     def play(self, policy: Any, rewards: Array, shown: Any = None) -> NDArray[np.int64]:
         """The policy's choices; rewards are those of every arm, or of the one that was shown."""
