@@ -1,157 +1,18 @@
-"""Names of features, and records as codes of them: {"age": 31, "city": "Oslo"} has the names "age" and "city=Oslo"."""
+"""Records as codes of names, column by column: {"age": 31, "city": "Oslo"} has the names "age" and "city=Oslo"."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
-from zlib import crc32
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from driftls.errors import ColumnWarning, FileFormatError, InputError, MissingNumberWarning, SettingsError
-from driftls.kernels import features as kernels
-from driftls.kernels.parts import Frame
-from driftls.kernels.records import FEATURES
+from driftls.errors import ColumnWarning, InputError, MissingNumberWarning, SettingsError
+from driftls.features.names import Coded
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Key = str | int | None  # a category, a place in a list of numbers, or the number itself
 NUMBERS = frozenset({bool, int, float})
 LARGEST = 1e75  # what trackers and policies take
-LOW = (1 << 32) - 1  # the part of a code that is not its column's group
-
-
-class Coded(NamedTuple):
-    """Records as codes of names with their values: record k has those from start[k] to start[k + 1]."""
-
-    start: Ints
-    code: Ints
-    value: Floats
-
-    def __len__(self) -> int:
-        return len(self.start) - 1
-
-    def fields(self, of: str) -> dict[str, Any]:
-        """What a kernel reads of them, by the names that its record has."""
-        return {f"{of}_{name}": array for name, array in self._asdict().items()}
-
-    def longest(self) -> int:
-        """The most names of a record."""
-        return int(np.diff(self.start).max(initial=0))
-
-
-class Collisions(NamedTuple):
-    """names: how many there are; measured: the share that has its index with another; expected: what chance gives."""
-
-    names: int
-    measured: float
-    expected: float
-
-
-class Pool:
-    """Items as codes, looked up once; made by `Features.pool`."""
-
-    def __init__(self, items: Coded, owner: Any) -> None:
-        self.items, self.owner = items, owner  # a token of the features that know the codes
-        self.longest, self.most = items.longest(), len(items.code) + len(items)
-        self.fields = {**items.fields("item"), "items": np.arange(len(items), dtype=np.int64)}
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-
-NOBODY = Pool(Coded(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0)), None)
-
-
-def mixed_bits(keys: Any) -> NDArray[np.uint64]:
-    """Every bit of each key from all of its bits."""
-    with np.errstate(over="ignore"):
-        return np.asarray(kernels.mixed(keys.astype(np.uint64)))
-
-
-def buckets(keys: Any, size: int) -> Ints:
-    """The index of each key among `size`, as kernels have it."""
-    return ((mixed_bits(keys) >> np.uint64(32)) * np.uint64(size) >> np.uint64(32)).astype(np.int64)
-
-
-class Index:
-    """Names to codes, and the record with which kernels make indices of them."""
-
-    def __init__(self, **fields: int) -> None:
-        self.frame = Frame(FEATURES)
-        self.frame.set(constant=-1, **fields)
-
-    def set(self, **fields: Any) -> None:
-        """What the kernels are to read and to write."""
-        self.frame.set(**fields)
-
-
-class Hashing(Index):
-    """Names to 32 bits; nothing has to be kept."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__(hashed=1, dim=dim)
-
-    def code(self, name: str) -> int:
-        """A name's hash: the same in every process, on every machine."""
-        return crc32(as_bytes(name))
-
-
-class Vocabulary(Index):
-    """Names to indices, in the order in which they come; a cross has an index too, found by that of its two names."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.of: dict[str, int] = {}
-        self.keys: Ints = np.empty(0, np.int64)  # by index: both names of a cross, or -1
-        self.room(32)
-
-    def code(self, name: str) -> int:
-        """A name's index, a new one if it is new."""
-        found = self.of.get(name)
-        if found is None:
-            as_bytes(name)
-            self.room(1)
-            found = self.of[name] = self.frame["dim"]
-            self.keys[found] = -1
-            self.frame["dim"] = found + 1
-        return found
-
-    def room(self, names: int) -> None:
-        """Make sure that so many names more can come."""
-        size = self.frame["dim"]
-        if size + names > len(self.keys):
-            keys = np.full(2 * (size + names), -1, np.int64)  # by a factor: what is copied stays in proportion
-            keys[:size] = self.keys[:size]
-            self.keys = keys
-            self.frame.set(keys=keys, slots=np.empty(2 * len(keys), np.int32), slot_count=2 * len(keys))
-            kernels.refill(self.frame, 0, 0)
-
-    def cut(self, size: int) -> None:
-        """Drop the names and crosses from this index on."""
-        self.of = {name: index for name, index in self.of.items() if index < size}
-        self.frame["dim"] = size
-        kernels.refill(self.frame, 0, 0)
-
-    def listed(self) -> list[Any]:
-        """By index: a name, or the indices of the two that are crossed."""
-        alone = iter(self.of)
-        keys = self.keys[: self.frame["dim"]].tolist()
-        return [next(alone) if key < 0 else [key >> 32, key & LOW] for key in keys]
-
-    def fill(self, listed: Iterable[Any]) -> None:
-        """Take over what `listed` gave."""
-        for place, entry in enumerate(listed):
-            if isinstance(entry, str):
-                self.code(entry)
-            elif isinstance(entry, list) and len(entry) == 2 and all(k in range(place) for k in entry):
-                self.room(1)
-                self.keys[place] = (entry[0] << 32) | entry[1]
-                self.frame["dim"] = place + 1
-            if self.frame["dim"] != place + 1:
-                raise FileFormatError(f"expected a new name or two indices below {place}, got {entry!r}.")
-        kernels.refill(self.frame, 0, 0)
 
 
 class Column:
@@ -327,14 +188,6 @@ def as_record(x: Any) -> Mapping[Any, Any] | None:
 def text_of(number: float) -> str:
     """A number as a category: what is equal reads alike."""
     return str(int(number)) if number == number // 1 else repr(float(number))
-
-
-def as_bytes(name: str) -> bytes:
-    """A name in UTF-8."""
-    try:
-        return name.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"expected text that UTF-8 can write, got {name!r}. Check how it was decoded.") from None
 
 
 def _id_of(item: Any) -> Any:

@@ -14,8 +14,8 @@ import numpy as np
 
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features.base import FeatureMap
-from driftls.features.columns import Floats, Ints
 from driftls.features.crossed import CrossedArms, in_blocks
+from driftls.features.names import Floats, Ints
 from driftls.inputs import Rows
 from driftls.logs.events import Block, Event, Numbers, ranges
 

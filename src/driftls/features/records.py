@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,11 @@ import numpy as np
 
 from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap, resized
+from driftls.features.columns import Space, as_record, grouped, never_seen, pairs_of
+from driftls.features.names import NOBODY, Coded, Collisions, Hashing, Index, Ints, Pool, Vocabulary, buckets
 from driftls.features.tables import coded_table, is_table
 from driftls.inputs import Rows
 from driftls.kernels.features import assemble
-
-from driftls.features.columns import (  # isort: skip
-    LOW, NOBODY, Coded, Collisions, Hashing, Ints, Pool, Space, Vocabulary, as_record, buckets, grouped, never_seen, pairs_of,
-)  # fmt: skip
 
 if TYPE_CHECKING:
     from driftls.logs.events import Block
@@ -85,7 +82,8 @@ class Features(FeatureMap):
             self.cross, self.categories = pairs_of(cross), tuple(map(str, categories))
         except TypeError:
             raise SettingsError(f"cross and categories name columns, got {cross!r} and {categories!r}.") from None
-        self._index, self._untold = Vocabulary() if dim is None else Hashing(int(dim)), list[Warning]()
+        self._index: Index = Vocabulary() if dim is None else Hashing(int(dim))
+        self._untold: list[Warning] = []
         groups, self._crossed = grouped(self.cross)
         common = self.categories, self._untold
         self._users = Space("", self._index.code, groups[0], *common)
@@ -105,7 +103,7 @@ class Features(FeatureMap):
     @property
     def dim(self) -> int:
         """The length of an arm; with a vocabulary, by now."""
-        return int(self._index.frame["dim"])
+        return self._index.dim
 
     @property
     def names(self) -> list[str]:
@@ -124,30 +122,11 @@ class Features(FeatureMap):
     @property
     def collisions(self) -> Collisions:
         """How many names share an index with another: of those seen, and of all crosses between them."""
-        if not self.hashed:
-            return Collisions(self.dim, 0.0, 0.0)
         users, items = (
             np.array([code for column in space.columns.values() for code in column.codes.values()], np.int64)
             for space in (self._users, self._items)
         )
-        alone = buckets(np.concatenate([users, items]) & LOW, self.dim)
-        pieces = chain([alone, np.full(int(self.constant), self._index.frame["constant"])], self._crosses(users, items))
-        if self.dim > ENTRIES:  # names of a wide space are fewer than its indices
-            counts = np.unique(np.concatenate(list(pieces)), return_counts=True)[1]
-        else:
-            counts = np.zeros(self.dim, np.int64)
-            for piece in pieces:
-                np.add.at(counts, piece, 1)
-        names = int(counts.sum())
-        measured = float(counts[counts > 1].sum() / max(names, 1))
-        return Collisions(names, measured, 1.0 - (1.0 - 1.0 / self.dim) ** max(names - 1, 0))
-
-    def _crosses(self, users: Ints, items: Ints) -> Iterator[Ints]:
-        """The indices of all crosses between names, by user."""
-        for code in users.tolist() if self._crossed.size else ():
-            with_ = items if self._crossed.size == 1 else items[self._crossed[code >> 32, items >> 32] != 0]
-            keys = (with_ & LOW).astype(np.uint64) | (np.uint64(code & LOW) << np.uint64(32))
-            yield buckets(keys, self.dim)
+        return self._index.collisions(users, items, self._crossed)
 
     def __repr__(self) -> str:
         told = f"cross={list(self.cross)!r}, categories={list(self.categories)!r}, constant={self.constant!r}"
@@ -312,7 +291,7 @@ class Features(FeatureMap):
     def _assembled(self, count: int, most: int, longest: int) -> Rows:
         """The rows of the users and items whose addresses stand in the record; they have at most so many entries."""
         index = self._index
-        if isinstance(index, Vocabulary) and self._crossed.size:
+        if self._crossed.size:
             index.room(most)
         if most > self._room or longest > self._longest or count >= self._start.size:
             self._have_room(2 * max(most, count), 2 * longest)
@@ -366,7 +345,7 @@ class Features(FeatureMap):
             finally:
                 self.asked = None
                 self._untold.clear()
-                if isinstance(self._index, Vocabulary) and self.dim > size:
+                if self.dim > size:
                     self._index.cut(size)
                     self._last, self._at = (None, None), None
                 for space, mark in zip((self._users, self._items), marks):
@@ -374,7 +353,7 @@ class Features(FeatureMap):
 
     def _take_back(self, size: int) -> None:
         """Drop the names that came since there were `size`."""
-        if isinstance(self._index, Vocabulary) and self.dim > size:
+        if self.dim > size:
             self._index.cut(size)
             self._forget()
 
@@ -390,8 +369,8 @@ class Features(FeatureMap):
 
     def _settings(self) -> dict[str, Any]:
         kept = {"cross": [list(pair) for pair in self.cross], "categories": list(self.categories)}
-        names = self._index.listed() if isinstance(self._index, Vocabulary) else []
-        return {"dim": self.dim if self.hashed else None, **kept, "constant": self.constant, "names": names}
+        kept |= {"constant": self.constant, "names": self._index.listed()}
+        return {"dim": self.dim if self.hashed else None, **kept}
 
     def follow(self, header: dict[str, Any]) -> None:
         """Take over the names of a copy: each has the index that it has there."""

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import InputError
-from driftls.features.columns import LARGEST, Coded, Column, Floats, Ints, Space, as_record, scalar
+from driftls.features.columns import LARGEST, Column, Space, as_record, scalar
+from driftls.features.names import Coded, Floats, Ints
 from driftls.kernels.features import take_cells
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import CELLS

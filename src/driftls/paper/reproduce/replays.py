@@ -14,7 +14,7 @@ from scipy.linalg.blas import dger
 
 from driftls import paper
 from driftls.features import UserOnly
-from driftls.features.columns import buckets, mixed_bits
+from driftls.features.names import buckets, mixed_bits
 from driftls.logs import Block, read, synthetic_day
 from driftls.policies import DisjointLinUCB, LinUCB, Random
 from driftls.schedules import ridge
