@@ -23,10 +23,17 @@ from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from driftls.errors import (  # isort: skip
-    CorruptFileError, DriftlsError, FileFormatError, MissingFileError, NewerFileError, OlderFileError, StorageError,
-    TruncatedFileError, storage_error,
-)  # fmt: skip
+from driftls.errors import (
+    CorruptFileError,
+    DriftlsError,
+    FileFormatError,
+    MissingFileError,
+    NewerFileError,
+    OlderFileError,
+    StorageError,
+    TruncatedFileError,
+    storage_error,
+)
 
 __all__ = ["FORMAT", "VERSION", "Saveable", "atomic", "checked", "expect", "make_folder", "read", "reading", "write"]
 

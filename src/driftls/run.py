@@ -17,6 +17,7 @@ from driftls.persistence import atomic
 __all__ = ["Run", "described", "interval"]
 
 VERSION = 1
+WORK = ("choose", "learn", "play")  # apart where rounds came from Python, together in a compiled loop
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         lines += [
             f"  {name.replace('_', ' '):<24}{values[-1]:>12.6g}" for name, values in self.traces.items() if values
         ]
-        for name in ("choose", "learn", "play"):
+        for name in WORK:
             if seconds := self.seconds.get(name, 0.0):
                 lines.append(f"  {name + ', µs a round':<24}{1e6 * seconds / max(self.rounds, 1):>12.3g}")
         return "\n".join([*lines, *(f"  Warning: {text}." for text in self.settings.get("warnings", ()))])
@@ -62,6 +63,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         if not self.traces.get(trace):
             raise InputError(f"expected a trace of this run, {', '.join(self.traces)}, got {trace!r}.")
         return self.traces[trace][-1]
+
+    @property
+    def microseconds(self) -> float:
+        """Of choosing and learning, a round."""
+        return 1e6 * sum(self.seconds.get(part, 0.0) for part in WORK) / max(self.rounds, 1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run as JSON, atomically."""

@@ -151,7 +151,7 @@ def _files(paths: list[Path]) -> list[list[Any]]:
 
 
 def _summary(run: Run) -> dict[str, Any]:
-    told, lines = run.settings, max(run.rounds, 1)
+    told = run.settings
     scale, lead = 1e4 if told["clicks"] else 1.0, told["estimates"][told["leading"]]
     return {
         "lines": run.rounds,
@@ -159,7 +159,7 @@ def _summary(run: Run) -> dict[str, Any]:
         "ctr": scale * lead["value"],
         "interval": [scale * lead["low"], scale * lead["high"]],
         "last": {name: values[-1] for name, values in run.traces.items() if values},
-        "us": 1e6 * sum(run.seconds.get(part, 0.0) for part in ("play", "choose", "learn")) / lines,
+        "us": run.microseconds,
         **{name: told[name] for name in TOLD},
     }
 

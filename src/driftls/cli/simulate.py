@@ -110,11 +110,10 @@ def _summary(runs: list[Run]) -> dict[str, Any]:
     from driftls.run import interval
 
     means = {name: interval([run.last(name) for run in runs]) for name in runs[0].traces}
-    rounds = sum(run.rounds for run in runs)
     return {
         "regret": means["regret"][0],
         "interval": means["regret"][1] if len(runs) > 1 else None,
         "reward": means["reward"][0],
         "tracking_error": means.get("relative_tracking_error", [None])[0],
-        "us": 1e6 * sum(sum(run.seconds.values()) for run in runs) / rounds,
+        "us": sum(run.microseconds for run in runs) / len(runs),
     }

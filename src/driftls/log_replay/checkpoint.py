@@ -107,7 +107,7 @@ class Checkpoint:
         for number, (player, kept) in enumerate(zip(self._replay.players, self._header["players"])):
             policy = player.policy  # the caller's own goes on as the one that was saved
             with persistence.reading(self.path):
-                again = type(policy).from_snapshot(kept["policy"], _part(self._arrays, f"{number}.policy."))
+                again = type(policy).from_snapshot(kept["policy"], persistence.group(self._arrays, f"{number}.policy."))
             if player.features is policy.features:  # with the names that it had learned by then
                 player.features = again.features
             vars(policy).update(vars(again))
@@ -159,7 +159,3 @@ class _Digest:
 
     def text(self) -> dict[str, str]:
         return {name: digest.hexdigest() for name, digest in self._columns.items()}
-
-
-def _part(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -10,12 +10,25 @@ from pathlib import Path
 
 from driftls import __version__
 from driftls.report.figures import save
+from driftls.report.model import (
+    Claim,
+    Dot,
+    Dots,
+    Figure,
+    Finding,
+    Item,
+    Line,
+    Lines,
+    Mark,
+    Page,
+    Section,
+    Table,
+    Verdict,
+    number,
+    plus_minus,
+)
 from driftls.report.page import MARKS, counted, html
 from driftls.report.runs import of_runs, over_rounds
-
-from driftls.report.model import (  # isort: skip
-    Claim, Dot, Dots, Figure, Finding, Item, Line, Lines, Mark, Page, Section, Table, Verdict, number, plus_minus,
-)  # fmt: skip
 
 __all__ = [
     "MARKS", "Claim", "Dot", "Dots", "Figure", "Finding", "Item", "Line", "Lines", "Mark", "Page", "Section", "Table",

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -62,10 +63,7 @@ def _cell(cell: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Named:
-    """A name is an id of the page and a file's name: letters, digits, _ and - alone, wherever it came from.
-
-    What is shown with its numbers has `cells`: the head of a table, then its rows.
-    """
+    """A name is an id of the page and a file's name: letters, digits, _ and - alone, wherever it came from."""
 
     name: str
     title: str
@@ -73,9 +71,13 @@ class _Named:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", re.sub(r"[^\w-]+", "-", self.name, flags=re.ASCII)[:80])
 
+
+class _Shown(_Named, ABC):
+    """A figure or a table."""
+
+    @abstractmethod
     def cells(self) -> list[Sequence[Any]]:
-        """All that is shown, for machines."""
-        raise NotImplementedError
+        """All that is shown, for machines: the head of a table, then its rows."""
 
     def csv(self) -> str:
         """All that is shown, for spreadsheets."""
@@ -124,7 +126,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Lines(_Named):
+class Lines(_Shown):
     """A figure of series over one pair of axes; `log` says which of the axes are logarithmic."""
 
     caption: str
@@ -159,7 +161,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Dots(_Named):
+class Dots(_Shown):
     """A figure of single values, one a row."""
 
     caption: str
@@ -175,7 +177,7 @@ class Dots(_Named):
 
 
 @dataclass(frozen=True)
-class Table(_Named):
+class Table(_Shown):
     """Rows of cells that are text already: what is shown is what is copied."""
 
     head: Sequence[str]

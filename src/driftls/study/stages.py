@@ -81,12 +81,11 @@ def _played(task: Task, rounds: int | None) -> Run:
 
 def _row(task: Task, run: Run, stage: str, label: str) -> Row:
     """What a study keeps of a run; of its time, not that of reading and measuring."""
-    spent = sum(run.seconds.get(part, 0.0) for part in ("choose", "learn", "play"))
     which: dict[str, Any] = {"problem": task.problem.name, "policy": label, "knobs": task.knobs, "seed": task.seed}
     which |= {"key": task.key, "day": "/".join(Path(task.day).parts[-2:]), "error": run.settings.get("error", "")}
     values = {metric: NAN if run.partial else run.last(metric) for metric in task.metrics}
     traces = {metric: run.traces.get(metric, []) for metric in task.metrics}
-    cost = NAN if run.partial else 1e6 * spent / run.rounds
+    cost = NAN if run.partial else run.microseconds
     found: dict[str, Any] = {"rounds": run.rounds, "points": run.points, "traces": traces, "values": values}
     return Row(stage=stage, microseconds=cost, **which, **found)
 

@@ -7,13 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from driftls.paper.reproduce.replays import (
+    BASELINES,
+    DEFAULT,
+    DIM,
+    KAPPA,
+    LINUCB,
+    POLICIES,
+    VARIANTS,
+    Arms,
+    day_of,
+    pieces_of,
+)
 from driftls.paper.reproduce.show import colour, ratio, spread, verdict
 from driftls.paper.reproduce.work import Job, Options
 from driftls.report import Claim, Dot, Dots, Finding, Mark, Section, Table, number
-
-from driftls.paper.reproduce.replays import (  # isort: skip
-    BASELINES, DEFAULT, DIM, KAPPA, LINUCB, POLICIES, VARIANTS, Arms, day_of, pieces_of,
-)  # fmt: skip
 
 PRINTED = {  # ms on days 2 and 4
     LINUCB: (1_367_018, 1_717_997),
