@@ -524,3 +524,15 @@ def test_rows_of_pandas_are_users_and_items():
         one.arms(users, rows)
     rows[1]["size"] = 3.0  # changed in place: seen
     assert one.arms(users.iloc[0], rows).tocsr()[1].sum() != got[1].sum()
+
+
+@pytest.mark.parametrize("make", [Features, lambda: Features(64)], ids=["vocabulary", "hashed"])
+def test_a_table_that_is_refused_leaves_names_and_counts_as_they_were(make):
+    features = make()
+    features.table([{"city": "Oslo", "age": 31}, {"city": "Rome"}])
+    before = features.to_header(), features.missing, str(features)
+    for bad in ([{"city": "Lima", "shoe": 44}, {"city": object()}], {"city": ["Bonn"], "size": [1e80]}):
+        with pytest.raises(InputError):
+            features.table(bad)
+        assert (features.to_header(), features.missing, str(features)) == before
+    assert features.table([{"city": "Rome", "age": 2}]).nnz == 3

@@ -147,9 +147,8 @@ class Space:
         """As it was at that mark."""
         self.records, self.names, self.told, known = mark
         self.columns = {name: column for name, column in self.columns.items() if name in known}
-        for name, (present, codes) in known.items():
-            column = self.columns[name]
-            column.present = present
+        for name, column in self.columns.items():
+            column.present, codes = known[name]
             while len(column.codes) > codes:
                 column.codes.popitem()  # the newest
 

@@ -168,7 +168,9 @@ class Features(FeatureMap):
                 self._users.add(record, codes, values)
                 pool = self._pool(items)
             except InputError:
-                self._take_back(size)
+                if self.dim > size:  # to know what else has changed would cost every call
+                    self._index.cut(size)
+                    self._forget()
                 raise
             n, count = len(codes), len(pool.items)
             if n > self._user_code.size:
@@ -327,35 +329,35 @@ class Features(FeatureMap):
     def _changing(self) -> Iterator[None]:
         """One thread at a time; what is refused changes nothing."""
         with self._lock:
-            size = self.dim
+            mark = self._mark()
             try:
                 yield
             except InputError:
-                self._take_back(size)
+                self._back(*mark)
                 raise
 
     @contextmanager
     def asking(self, dim: int) -> Iterator[None]:
         """For a question about `dim` features: names that are new count for nothing, and nothing is kept of them."""
         with self._lock:
-            size, marks = self.dim, (self._users.mark(), self._items.mark())
-            self.asked = min(size, dim)
+            mark, self.asked = self._mark(), min(self.dim, dim)
             try:
                 yield
             finally:
                 self.asked = None
-                self._untold.clear()
-                if self.dim > size:
-                    self._index.cut(size)
-                    self._last, self._at = (None, None), None
-                for space, mark in zip((self._users, self._items), marks):
-                    space.back(mark)
+                self._back(*mark)
 
-    def _take_back(self, size: int) -> None:
-        """Drop the names that came since there were `size`."""
+    def _mark(self) -> tuple[int, Any, Any]:
+        return self.dim, self._users.mark(), self._items.mark()
+
+    def _back(self, size: int, users: Any, items: Any) -> None:
+        """As all was at that mark."""
         if self.dim > size:
             self._index.cut(size)
-            self._forget()
+            self._last, self._at = (None, None), None
+        self._users.back(users)
+        self._items.back(items)
+        self._untold.clear()
 
     def _forget(self) -> None:
         for space in (self._users, self._items):
