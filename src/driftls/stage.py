@@ -143,6 +143,8 @@ class Stage:
             if not type(indices) is type(values) is type(start) is np.ndarray:
                 return False
             count, used = len(start) - 1, len(values)
+            if count == 1:  # a user, most often
+                return start.item(0) == 0 and start.item(1) == used and self.take_row((indices, values))
             if count < 1 or count > len(self._stop) or used + count > len(self._values):
                 return False
             self._starts[: count + 1] = start

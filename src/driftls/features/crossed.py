@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.errors import DimensionError, InputError
-from driftls.inputs import Rows, fault, sparse_rows
+from driftls.inputs import POINTER, Rows, fault, sparse_rows
 from driftls.kernels.rows import BAD_INDEX
 
 
@@ -33,20 +33,19 @@ class CrossedArms:
 
     def __init__(self, users: Any, blocks: Any, count: int, shared: bool = False) -> None:
         self.row = users if isinstance(users, Rows) else _as_rows(users)  # of each user
-        self.blocks: NDArray[np.int64] = np.array(blocks)  # a copy, which nobody writes to
-        self.count, self.shared = count, shared
-        kind = self.blocks.dtype.kind if self.blocks.size else "i"
-        if self.blocks.ndim != 1:
-            raise DimensionError(f"expected a vector with a block for each arm, got shape {self.blocks.shape}.")
-        if not isinstance(count, int | np.integer) or kind not in "iu":
+        at: NDArray[Any] = np.array(blocks)  # a copy, which nobody writes to
+        if at.ndim != 1:
+            raise DimensionError(f"expected a vector with a block for each arm, got shape {at.shape}.")
+        if not isinstance(count, int | np.integer) or (at.size and at.dtype.kind not in "iu"):
             raise InputError(f"expected blocks and their count as whole numbers, got {blocks!r} of {count!r}.")
-        if self.blocks.dtype == np.uint64:  # what is too large must not come out as another block
-            self.blocks = np.minimum(self.blocks, np.uint64(2**62))
-        self.blocks = self.blocks.astype(np.int64, copy=False)
-        if self.blocks.size and self.blocks.view(np.uint64).max() >= count:  # one below 0 is a large one, too
-            got = f"{self.blocks.min()} ... {self.blocks.max()}"
+        if at.dtype != POINTER:  # what is too large must not come out as another block
+            at = (np.minimum(at, np.uint64(2**62)) if at.dtype == np.uint64 else at).astype(POINTER)
+        if at.size and at.view(np.uint64).max() >= count:  # one below 0 is a large one, too
+            got = f"{at.min()} ... {at.max()}"
             raise InputError(f"expected blocks in 0 ... {count - 1}, got {got}. Raise count, or check the blocks.")
-        self.blocks.flags.writeable = False
+        at.flags.writeable = False
+        self.blocks: NDArray[np.int64] = at
+        self.count, self.shared = count, shared
 
     @cached_property
     def users(self) -> sp.csr_array:
