@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
@@ -83,7 +82,7 @@ def as_bytes(name: str) -> bytes:
         raise InputError(f"expected text that UTF-8 can write, got {name!r}. Check how it was decoded.") from None
 
 
-class Index(ABC):
+class Index:
     """Names to codes, and the record with which kernels make indices of them."""
 
     def __init__(self, **fields: int) -> None:
@@ -99,26 +98,6 @@ class Index(ABC):
         """What the kernels are to read and to write."""
         self.frame.set(**fields)
 
-    @abstractmethod
-    def code(self, name: str) -> int:
-        """A name's code."""
-
-    def room(self, names: int) -> None:
-        """Make sure that so many names more can come."""
-        return  # hashes need none
-
-    def cut(self, size: int) -> None:
-        """Drop the names and crosses from this index on."""
-        return
-
-    def listed(self) -> list[Any]:
-        """What is kept of names, for `fill`."""
-        return []
-
-    def collisions(self, users: Ints, items: Ints, crossed: Ints) -> Collisions:
-        """How many names share an index with another: these codes, and all crosses between them."""
-        return Collisions(self.dim, 0.0, 0.0)
-
 
 class Hashing(Index):
     """Names to 32 bits; nothing has to be kept."""
@@ -130,7 +109,18 @@ class Hashing(Index):
         """A name's hash: the same in every process, on every machine."""
         return crc32(as_bytes(name))
 
+    def room(self, names: int) -> None:
+        """There is room for any name, and none is kept."""
+
+    def cut(self, size: int) -> None:
+        """No name is kept."""
+
+    def listed(self) -> list[Any]:
+        """No name is kept."""
+        return []
+
     def collisions(self, users: Ints, items: Ints, crossed: Ints) -> Collisions:
+        """How many names share an index with another: these codes, and all crosses between them."""
         dim, constant = self.dim, self.frame["constant"]
         alone = buckets(np.concatenate([users, items]) & LOW, dim)
         pieces = chain([alone, np.full(int(constant >= 0), constant)], self._crosses(users, items, crossed))
@@ -193,6 +183,10 @@ class Vocabulary(Index):
         alone = iter(self.of)
         keys = self.keys[: self.frame["dim"]].tolist()
         return [next(alone) if key < 0 else [key >> 32, key & LOW] for key in keys]
+
+    def collisions(self, users: Ints, items: Ints, crossed: Ints) -> Collisions:
+        """None: each name has its own."""
+        return Collisions(self.dim, 0.0, 0.0)
 
     def fill(self, listed: Iterable[Any]) -> None:
         """Take over what `listed` gave."""

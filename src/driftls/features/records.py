@@ -13,7 +13,7 @@ import numpy as np
 from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap, resized
 from driftls.features.columns import Space, as_record, grouped, never_seen, pairs_of
-from driftls.features.names import NOBODY, Coded, Collisions, Hashing, Index, Ints, Pool, Vocabulary, buckets
+from driftls.features.names import NOBODY, Coded, Collisions, Hashing, Ints, Pool, Vocabulary, buckets
 from driftls.features.tables import coded_table, is_table
 from driftls.inputs import Rows
 from driftls.kernels.features import assemble
@@ -82,7 +82,7 @@ class Features(FeatureMap):
             self.cross, self.categories = pairs_of(cross), tuple(map(str, categories))
         except TypeError:
             raise SettingsError(f"cross and categories name columns, got {cross!r} and {categories!r}.") from None
-        self._index: Index = Vocabulary() if dim is None else Hashing(int(dim))
+        self._index: Hashing | Vocabulary = Vocabulary() if dim is None else Hashing(int(dim))
         self._untold: list[Warning] = []
         groups, self._crossed = grouped(self.cross)
         common = self.categories, self._untold
