@@ -19,6 +19,7 @@ from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap, UserArmCrosses, from_header
 from driftls.history import History
 from driftls.inputs import checked_csr
+from driftls.log_replay.arms import shown
 from driftls.policies import DisjointLinUCB, Policy, SharedPolicy
 from driftls.trackers import CD, RAW, RLS, Tracker
 from driftls.widths import DiagonalWidth
@@ -170,9 +171,8 @@ def shown_rows(
 ) -> Iterator[tuple[Any, Array, NDArray[np.int64]]]:
     """The arm that was shown (or the visitor, for one model an arm), its reward and its id, of every line; in blocks."""
     for block in logs.read(path).blocks():
-        alone = block.alone()
-        rows = features.users(block) if disjoint and hasattr(features, "users") else features.rows(alone)
-        yield rows, block.reward, alone.pool_ids[alone.pool]
+        rows, ids = shown(features, block, disjoint=disjoint)
+        yield rows, block.reward, ids
 
 
 def with_articles(features: FeatureMap, paths: Sequence[str], *, disjoint: bool = False, **where: Any) -> FeatureMap:

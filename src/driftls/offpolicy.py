@@ -17,7 +17,7 @@ from driftls.errors import InputError, SettingsError
 from driftls.estimates import Advice, Estimate, Weighted, advise, reward_bounds
 from driftls.features import FeatureMap
 from driftls.inputs import as_whole
-from driftls.log_replay.arms import asked, features_for
+from driftls.log_replay.arms import asked, features_for, shown
 from driftls.logs import SyntheticDay, blocks_of, read
 from driftls.logs.events import Block, Floats, Ints
 from driftls.logs.inspect import Logging, Showing
@@ -134,9 +134,9 @@ def estimate(
         if progress is not None:
             progress(done)
     bounds = reward_bounds(np.concatenate(rewards)) if bounds is None else bounds
-    told, lines, shown = _Asked(bounds), done, showing.shown_arms()
+    told, lines, seen = _Asked(bounds), done, showing.shown_arms()
     for block in blocks_of(log, truth=True, limit=limit):
-        told.add(block, fixed.block_probabilities(kind, block), model.predict(block, done - lines), shown)
+        told.add(block, fixed.block_probabilities(kind, block), model.predict(block, done - lines), seen)
         done += len(block)
         if progress is not None:
             progress(done)
@@ -197,9 +197,8 @@ class _Model:
         self.mean = float(block.reward.mean()) if self.mean is None else self.mean
         for begin in range(0, len(block), LINES_AT_ONCE):
             part = block.part(begin, min(begin + LINES_AT_ONCE, len(block)))
-            fold, alone = self._fold(line + begin, len(part)), part.alone()
-            rows = self.features.users(part) if self.disjoint else self.features.rows(alone)
-            group = alone.pool_ids[alone.pool] if self.disjoint else np.zeros(len(part), np.int64)
+            fold, (rows, arm) = self._fold(line + begin, len(part)), shown(self.features, part, disjoint=self.disjoint)
+            group = arm if self.disjoint else np.zeros_like(arm)
             for name in np.unique(group).tolist():
                 for k, trackers in enumerate(self._trackers):
                     own = np.flatnonzero((group == name) & (fold != k))

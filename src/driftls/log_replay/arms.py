@@ -9,9 +9,9 @@ import numpy as np
 
 from driftls.errors import DimensionError, SettingsError
 from driftls.features import FeatureMap, OuterProduct, UserArmCrosses, UserOnly
-from driftls.logs.events import Block
+from driftls.logs.events import Block, Ints
 
-__all__ = ["asked", "features_for", "runs_of"]
+__all__ = ["asked", "features_for", "runs_of", "shown"]
 
 
 def features_for(name: str, policy: Any, features: FeatureMap | None, first: Block) -> FeatureMap:
@@ -48,6 +48,13 @@ def asked(features: Any, block: Block, *, disjoint: bool) -> tuple[Any, dict[str
         return features.users(block), {"ids": block.pool_ids[begin:end]}
     # no ids: an article has other features for every user
     return features.crossed(block) if isinstance(features, UserArmCrosses) else features.rows(block), {}
+
+
+def shown(features: Any, block: Block, *, disjoint: bool) -> tuple[Any, Ints]:
+    """Of each line the row of the arm that it shows (or of the visitor, for one model an arm), and the arm's id."""
+    alone = block.alone()
+    rows = features.users(block) if disjoint and hasattr(features, "users") else features.rows(alone)
+    return rows, alone.pool_ids[alone.pool]
 
 
 def runs_of(features: FeatureMap, block: Block, *, disjoint: bool) -> Iterator[tuple[int, int]]:
