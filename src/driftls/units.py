@@ -23,7 +23,7 @@ from driftls.kernels.parts import Frame
 from driftls.kernels.records import UNITS
 from driftls.kernels.units import FEW, JUMP
 from driftls.persistence import whole
-from driftls.state import State, refuse
+from driftls.state import Shape, State, refuse
 
 Vector = NDArray[np.float64]
 GROWTH, LATER_GROWTH, LATER = 1.25, 1.6, 100.0  # of n until the next look, and from so many rows on
@@ -31,21 +31,33 @@ SOONEST = 1.05  # of n until a feature that has become larger can ask for one
 CONSTANT = 1e-6  # of the mean square: less spread is none
 LEAP = 3.0  # of a unit at a look, up to which coefficients are taken along
 ENOUGH = 0.05  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
+PER_LINE = 8  # numbers in a cache line: a feature's lie in one
 UNLIMITED = 1e300  # no square that is learned is so large
 NUMBERS = ("n", "next_look", "soonest", "constant", "offset", "rewards", "reward_sum", "reward_squares")
-ARRAYS = ("count", "squares", "sums", "means", "unit", "limit")
+ARRAYS = ("count", "squares", "unit", "limit", "sums", "means")
+TOGETHER = 4  # the first of them: for sparse rows, those of a feature are adjacent, and the others never read
 POOL = ("pool_count", "pool_squares", "pool_sums", "pool_jumped")
 
 
 class Change(NamedTuple):
-    """New units from old ones: x'_new = scale x'_old + shift, constant_new = constant_old ratio, y'_new = y'_old - offset."""
+    """New units from old ones: x'_new = scale x'_old + shift, constant_new = constant_old ratio, y'_new = y'_old - offset.
 
+    `scale`, `shift` and `least` are those of the features that were seen; whatever was learned of the others is 0.
+    """
+
+    learned: Any  # these features, and the intercept behind them: their indices, or a slice
     scale: Vector
     shift: Vector
     least: Vector  # of scale, for coefficients
+    factors: Vector  # scale by feature, and that of the constant; 0 where a feature was not seen
     before: float  # the constant's old and new value
     after: float
     offset: float
+
+    @property
+    def features(self) -> Any:
+        """Those that were seen: their indices, or a slice."""
+        return slice(0, self.scale.size) if isinstance(self.learned, slice) else self.learned[: self.scale.size]
 
     def rows(self, X: Vector) -> Vector:
         """Standardised rows (with the constant last, where there is one), in the new units."""
@@ -57,9 +69,9 @@ class Change(NamedTuple):
 
     def sums(self, A: Vector, b: Vector) -> tuple[Vector, Vector]:
         """sum z z' and sum y z over such rows, in the new units."""
-        dim = self.scale.size
+        dim, scale = self.factors.size - 1, self.factors[:-1]
         if A.shape[0] == dim:  # no intercept: features are not centred
-            return A * np.outer(self.scale, self.scale), b * self.scale
+            return A * np.outer(scale, scale), b * scale
         if (self.scale == 1.0).all() and not self.shift.any():  # the intercept alone: no product of matrices
             ratio, A, b = self.after / self.before, A.copy(), b - (self.offset / self.before) * A[:, dim]
             A[dim] *= ratio
@@ -67,14 +79,14 @@ class Change(NamedTuple):
             b[dim] *= ratio
             return A, b
         T = np.zeros_like(A)
-        T[np.arange(dim), np.arange(dim)] = self.scale
-        T[:dim, dim] = self.shift / self.before
+        T[np.arange(dim), np.arange(dim)] = scale
+        T[:dim, dim][self.features] = self.shift / self.before
         T[dim, dim] = self.after / self.before
         return T @ A @ T.T, T @ (b - (self.offset / self.before) * A[:, dim])
 
     def theta(self, theta: Vector) -> Vector:
-        """The coefficients that predict the same; of a feature that was seen a few times, as if its unit had become three
-        times as large at most: what was learned from values near 0 says little of large ones.
+        """The `learned` coefficients that predict the same; of a feature that was seen a few times, as if its unit had become
+        three times as large at most: what was learned from values near 0 says little of large ones.
         """
         dim = self.scale.size
         out: Vector = theta / np.append(np.maximum(self.scale, self.least), np.ones(theta.size - dim))
@@ -91,19 +103,35 @@ class Units:
         self.frame = Frame(UNITS)
         self._asked: Any = memoryview(self.frame.fields["asked"])
         self.frame.set(dim=dim, next_look=1.0, constant=constant, intercept=intercept, centred=intercept and not sparse)
-        self._pool = State(self.frame, {} if sparse else dict.fromkeys(POOL, ("dim",)), {"dim": dim})
+        self.frame["every"] = TOGETHER if sparse else 1
         self.repeat(0)
 
     def repeat(self, period: int) -> None:
         """Nothing was seen yet: feature j is measured as feature j % period, if that is not 0: a user's, in any block."""
         self.period = self.frame["period"] = period
-        self._kept = State(self.frame, dict.fromkeys(ARRAYS, ("dim",)), {"dim": period or self.dim}, NUMBERS)
+        sizes, listed = {"dim": period or self.dim}, self.sparse and self.scale and not period
+        own: dict[str, Shape] = {"known": ("dim", np.int64)} if listed else {}
+        self.frame["known"], self._block = 0, np.empty((0, TOGETHER))
+        self._kept = State(self.frame, dict.fromkeys(ARRAYS, ("dim",)), sizes, NUMBERS, make=self._zeros)
+        self._own = State(self.frame, own if self.sparse else dict.fromkeys(POOL, ("dim",)), sizes)
+        self._sorted, self._factors = 0, np.zeros(self.dim + 1)
         self.arrays = self._kept.arrays
         self._unseen(0)
 
     def each(self, values: Vector) -> Vector:
         """What is kept of the features that have units, for all that are measured by them."""
         return np.resize(values, self.dim) if self.period else values
+
+    def _zeros(self, name: str, shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
+        """A new array; where rows are sparse, a column of those that are read together."""
+        column, lines = ARRAYS.index(name), shape[0]
+        if not self.sparse or column >= TOGETHER:
+            return np.zeros(shape, kind)
+        if len(self._block) != lines:
+            numbers = np.zeros(lines * TOGETHER + PER_LINE)
+            skipped = -numbers.ctypes.data // 8 % PER_LINE
+            self._block = numbers[skipped : skipped + lines * TOGETHER].reshape(lines, TOGETHER)
+        return self._block[:, column]
 
     def _unseen(self, first: int) -> None:
         """Features from this one on are new; where nothing is scaled, none is ever seen for the first time."""
@@ -115,9 +143,10 @@ class Units:
         """Measure `dim` features from now on; those that are new were never seen."""
         if dim > self.dim:
             before, self.dim, self.frame["dim"] = self.dim, dim, dim
+            self._factors = np.zeros(dim + 1)
             if not self.period:
                 self._kept.widen(dim)
-                self._pool.widen(dim)
+                self._own.widen(dim)
                 self._unseen(before)
 
     @property
@@ -125,35 +154,54 @@ class Units:
         """Whether it is time for a look."""
         return self._asked[0] != 0  # type: ignore[no-any-return]
 
+    @property
+    def known(self) -> Any:
+        """Features that were seen, ascending, where rows are sparse; else (and of crosses) a slice of all."""
+        if "known" not in self._own.arrays:
+            return slice(None)
+        known, count = self._own.arrays["known"], self.frame["known_count"]
+        if self._sorted < count:  # a pass in the order of memory is the fastest
+            known[:count].sort()
+            self._sorted = count
+        return known[:count]
+
+    @property
+    def learned(self) -> Any:
+        """The same with the intercept behind them: all coefficients that are not 0."""
+        known = self.known
+        if isinstance(known, slice):
+            return slice(None)
+        return np.append(known, self.dim) if self.intercept else known
+
     def look(self, constant: float | None = None, *, force: bool = False) -> Change | None:
         """New units from all that was seen; None where they are hardly others than the old ones (unless forced)."""
-        frame, arrays = self.frame, self.arrays
-        n, count = frame["n"], arrays["count"]
+        frame, arrays, at = self.frame, self.arrays, self.known
+        n = frame["n"]
         frame.set(
             asked=0, soonest=SOONEST * n, next_look=max(n + 1.0, np.ceil((GROWTH if n < LATER else LATER_GROWTH) * n))
         )
+        count, old, means, limit = (arrays[name][at] for name in ("count", "unit", "means", "limit"))
         seen = (count > 0.0) & self.scale
-        square = np.divide(arrays["squares"], count, out=np.ones(count.size), where=seen)
-        mean, spread = arrays["means"].copy(), square.copy()
+        square = np.divide(arrays["squares"][at], count, out=np.ones(count.size), where=seen)
+        mean, spread = means, square
         if frame["centred"]:
             if n > 0.0:
-                mean = arrays["sums"] / n if self.scale else mean
+                mean = arrays["sums"][at] / n if self.scale else mean
                 spread = square - mean**2 * (n / (n + 1.0))
             spread = np.where(spread > CONSTANT * square, spread, square)
-        unit = np.where(seen, 1.0 / np.sqrt(spread), arrays["unit"])
-        if self.scale:
-            arrays["limit"][seen] = np.maximum(arrays["limit"], JUMP * square)[seen]
+        unit = np.where(seen, 1.0 / np.sqrt(spread), old)
+        arrays["limit"][at] = np.where(seen, np.maximum(limit, JUMP * square), limit)
         offset = frame["reward_sum"] / frame["rewards"] if frame["rewards"] and self.intercept else frame["offset"]
         before = frame["constant"]
         after = before if constant is None else constant
-        scale, least = unit / arrays["unit"], np.where(count < FEW, 1.0 / LEAP, 0.0)
-        shift = (arrays["means"] - mean) * unit
-        each = self.each
-        change = Change(each(scale), each(shift), each(least), before, after, offset - frame["offset"])
-        moved = max(np.abs(scale - 1.0).max(), np.abs(shift).max(), abs(after / before - 1.0))
+        scale, shift, least = unit / old, (means - mean) * unit, np.where(count < FEW, 1.0 / LEAP, 0.0)
+        moved = max(np.abs(scale - 1.0).max(initial=0.0), np.abs(shift).max(initial=0.0), abs(after / before - 1.0))
         if n > 64.0 and not force and moved < ENOUGH:
             return None
-        arrays["unit"][:], arrays["means"][:] = unit, mean
+        arrays["unit"][at], arrays["means"][at] = unit, mean
+        scale, shift, least = self.each(scale), self.each(shift), self.each(least)
+        self._factors[:-1][at], self._factors[-1] = scale, after / before
+        change = Change(self.learned, scale, shift, least, self._factors, before, after, offset - frame["offset"])
         frame.set(constant=after, offset=offset)
         return change
 
@@ -179,8 +227,12 @@ class Units:
     def restore(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
         """What `snapshot` wrote down."""
         period = whole(numbers, "period")
-        refuse(period > self.dim, "period")
+        refuse(period > (self.dim if self.sparse else 0), "period")
         self.repeat(period)
         kept, found = self._kept.read(numbers, arrays)
         refuse(not (kept["constant"] > 0.0 and (found["unit"] > 0.0).all()), "unit")
         self._kept.fill(kept, found)
+        if "known" in self._own.arrays:
+            known = np.flatnonzero(found["count"])
+            self._own.arrays["known"][: known.size] = known
+            self.frame["known_count"] = self._sorted = known.size

@@ -50,11 +50,8 @@ class WidthState:
         self.frame.set(**self.parts, **draws.fields(), dim=self.dim, line=self.dim, stride=self.sparse, discount=1.0)
         self.settings = settings
         self._begin()
-        arms = (
-            {**self.by_slot, "live": ("slots", np.int64), "sizes": ("slots", np.int64)}
-            if self.by_slot and slots
-            else {}
-        )
+        own = {**self.by_slot, **dict.fromkeys(("live", "sizes"), ("slots", np.int64))}
+        arms = own if self.by_slot and slots else {}
         turned = tuple(name for name, shape in arms.items() if "dim" in shape and self.columns and self.sparse)
         sizes = {"dim": self.dim, "slots": slots, "steps": settings.get("steps", 0)}
         self._kept = State(self.frame, {**self.shapes, **arms}, sizes, self.numbers, columns=turned)
@@ -102,6 +99,11 @@ class WidthState:
             check_size(dim)
         sizes = [[dim if size == self.dim else size for size in array.shape] for array in self.arrays.values()]
         _ = [np.empty(size) for size in sizes], np.empty((2, dim, dim) if self.own is not None else 0)
+
+    @property
+    def learned(self) -> Any:
+        """Coordinates of which rows were learned, the intercept's last; those of others are as at the beginning."""
+        return slice(None) if self.tracker.units is None else self.tracker.units.learned
 
     def reserve(self, arms: int) -> None:
         """So many arms will be scored at a time."""
@@ -223,21 +225,19 @@ class DiagonalState(WidthState):
 
     def _begin(self) -> None:
         self.frame.set(scale=1.0, discount=discount_of(self.tracker), ridge=constant_ridge(self.tracker))
-        self.frame["spread"] = np.zeros(self.dim)
+        self.frame["spread"] = np.ones(self.dim)
 
     def variances(self) -> NDArray[np.float64]:
-        """The diagonal of (A + ridge I)^-1, as if A were diagonal."""
-        return np.asarray(1.0 / (self.frame["ridge"] + self.frame["scale"] * self.arrays["squares"]))
+        """The diagonal of (A + ridge I)^-1, as if A were diagonal, of all that was learned."""
+        return np.asarray(1.0 / (self.frame["ridge"] + self.frame["scale"] * self.arrays["squares"][self.learned]))
 
-    def _made(self) -> None:
-        """1/(ridge + s_j) afresh; where rows are discounted, kernels do not read it."""
-        self.frame.arrays["spread"][:] = self.variances()
-
-    _restored = _made
+    def _restored(self) -> None:
+        """ridge/(ridge + s_j) afresh, 1 where nothing was learned; where rows are discounted, kernels do not read it."""
+        self.frame.arrays["spread"][self.learned] = self.frame["ridge"] * self.variances()
 
     def set_ridge(self, total: float) -> None:
         self.frame["ridge"] = total
-        self._made()
+        self._restored()
 
     def change_units(self, change: Change) -> None:
         """In their new scale; of dense rows, whose mean moves too, afresh from the rows held, as a sample of all."""
@@ -246,8 +246,8 @@ class DiagonalState(WidthState):
             X, _ = history.matrix()
             squares[:] = np.einsum("ij,ij->j", X, X) * (history.seen / len(history))
         else:
-            squares *= np.append(change.scale, change.after / change.before)[: self.dim] ** 2
-        self._made()
+            squares[change.learned] *= change.factors[: self.dim][change.learned] ** 2
+        self._restored()
 
 
 class CentredState(WidthState):
@@ -282,26 +282,27 @@ class CentredState(WidthState):
         """lambda0, and every feature's share in Q, afresh."""
         self._restored()
         if self.frame["n"]:
-            share = self.arrays["sums"] ** 2 * self.variances()
+            share = self.arrays["sums"][self.learned] ** 2 * self.variances()
             share[-1] = 0.0
-            self.arrays["share"][:] = share
+            self.arrays["share"][self.learned] = share
             self.frame["rest"] = share.sum()
 
     def variances(self) -> NDArray[np.float64]:
-        """The diagonal of A^-1, as the width has it."""
+        """The diagonal of A^-1, as the width has it, of all that was learned."""
         frame, scale, total = self.frame, self.frame["scale"], self.frame["n"] + self.frame["prior"]
-        left = scale * self.arrays["squares"] - (scale * self.arrays["sums"]) ** 2 / total
-        spread = np.asarray(1.0 / (frame["ridge"] + np.maximum(left, 0.0)))
-        means = scale * self.arrays["sums"][:-1] / total
+        squares, sums = (scale * self.arrays[name][self.learned] for name in ("squares", "sums"))
+        spread = np.asarray(1.0 / (frame["ridge"] + np.maximum(squares - sums**2 / total, 0.0)))
+        means = sums[:-1] / total
         spread[-1] = (1.0 / total + means**2 @ spread[:-1]) * frame["prior"] / frame["ridge"]
         return spread
 
     def change_units(self, change: Change) -> None:
         """x_new = scale x + shift, in every row at once."""
         if n := self.frame["n"] / self.frame["scale"]:
-            s, f = self.arrays["squares"][:-1], self.arrays["sums"][:-1]
-            s[:] = change.scale**2 * s + 2.0 * change.scale * change.shift * f + n * change.shift**2
-            f[:] = change.scale * f + n * change.shift
+            at, scale, shift = change.features, change.scale, change.shift
+            s, f = self.arrays["squares"][at], self.arrays["sums"][at]
+            self.arrays["squares"][at] = scale**2 * s + 2.0 * scale * shift * f + n * shift**2
+            self.arrays["sums"][at] = scale * f + n * shift
         self._made()
 
 

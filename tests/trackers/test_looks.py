@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from driftls.history import Window
-from driftls.trackers import SAG, SAGA
+from driftls.history import Growing, Window
+from driftls.policies import LinUCB
+from driftls.trackers import GD, SAG, SAGA, SVRG, Diagonal
+from driftls.widths import CentredWidth, DiagonalWidth
 
 LAYOUTS = pytest.mark.parametrize("kind", [np.array, sp.csr_array], ids=["dense", "sparse"])
 
@@ -54,4 +58,75 @@ def test_degrees_of_freedom_are_probed_without_bias(kind):
             A = rows.T @ rows if isinstance(rows, np.ndarray) else (rows.T @ rows).toarray()
             found.append(one.freedom())
             exact.append(12 - np.trace(np.linalg.inv(A + np.eye(13))[:12, :12]))
+    assert np.mean(found) == pytest.approx(np.mean(exact), rel=0.02)
+
+
+# -- many features, of which few are ever seen -------------------------------------------------------------------------
+
+
+def scattered(X, apart):
+    """The same rows, their features so far apart: those in between are never seen."""
+    X = sp.csr_array(X)
+    return sp.csr_array((X.data, X.indices * apart, X.indptr), shape=(X.shape[0], X.shape[1] * apart))
+
+
+def few(rows=300, dim=40, seed=0):
+    """Rows of a few of the features, of sizes that differ and grow, so that units change on the way."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, dim)) * 10.0 ** rng.uniform(-2, 2, dim) * np.linspace(1.0, 4.0, rows)[:, None]
+    X[rng.random(X.shape) < 0.85] = 0.0
+    return X, X @ (rng.normal(size=dim) / np.abs(X).max(axis=0)) + 0.1 * rng.normal(size=rows)
+
+
+@pytest.mark.parametrize("history", [Growing, lambda: Window(60)], ids=["all", "newest"])
+@pytest.mark.parametrize("tracker", [GD, SVRG, SAG, SAGA, Diagonal])
+def test_features_that_are_never_seen_change_nothing(tracker, history):
+    if tracker is Diagonal and history is not Growing:
+        pytest.skip("Diagonal cannot take a row back")
+    X, y = few()
+    made = [
+        tracker(40 * apart, history=history(), **({} if tracker is Diagonal else {"seed": 0})) for apart in (1, 500)
+    ]
+    for one, apart in zip(made, (1, 500)):
+        one.partial_fit(scattered(X, apart), y)
+        one.look()
+    small, large = made
+    np.testing.assert_allclose(large.theta[::500], small.theta, rtol=1e-7, atol=1e-9)
+    assert np.count_nonzero(large.theta) == np.count_nonzero(small.theta)
+    assert large.predict(scattered(X[:5], 500)) == pytest.approx(small.predict(scattered(X[:5], 1)), rel=1e-7)
+
+
+@pytest.mark.parametrize("width", [DiagonalWidth, CentredWidth])
+def test_a_policy_decides_the_same_however_many_features_are_never_seen(width):
+    X, y = few(rows=600)
+    runs = []
+    for apart in (500, 3000):
+        policy = LinUCB(tracker=SAGA(40 * apart, seed=0), width=width(), sigmas=2.0, seed=0)
+        chosen = policy.play(scattered(X, apart), y.reshape(-1, 4))
+        runs.append((chosen.tolist(), policy.strength, policy.scores(scattered(X[:4], apart)).tolist()))
+    assert runs[0] == runs[1]
+
+
+def test_looks_take_no_room_in_proportion_to_features_that_were_never_seen():
+    X, y = few(rows=500)
+    policy, rows = LinUCB(10**6, seed=0), scattered(X, 25_000)
+    policy.play(rows[:4], y[:4].reshape(-1, 4))
+    tracemalloc.start()
+    try:
+        policy.play(rows[4:], y[4:].reshape(-1, 4))
+        assert tracemalloc.get_traced_memory()[1] < 2 * 8 * 10**6  # two vectors over all features
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("history", [Growing, lambda: Window(100)], ids=["all", "newest"])
+def test_degrees_of_freedom_are_those_of_the_features_that_rows_have(history):
+    X, y = few(rows=200)
+    one, found, exact = SAGA(40 * 500, seed=0, history=history()), [], []
+    for n in range(200):
+        one.partial_fit(scattered(X[n : n + 1], 500), y[n : n + 1])
+        if n >= 50:
+            rows = one.history.matrix()[0].tocsc()[:, np.append(500 * np.arange(40), 40 * 500)].toarray()
+            found.append(one.freedom())
+            exact.append(40 - np.trace(np.linalg.inv(rows.T @ rows + np.eye(41))[:40, :40]))
     assert np.mean(found) == pytest.approx(np.mean(exact), rel=0.02)

@@ -155,8 +155,7 @@ class History:
             values[:held] = change.rows(values[:held])
             return
         used = int(self.counts["used"])
-        scale = np.append(change.scale, change.after / change.before)
-        values[:used] *= scale[self.arrays["indices"][:used]]
+        values[:used] *= change.factors[self.arrays["indices"][:used]]
 
     def grow(self, before: int, after: int) -> None:
         """Rows of `after` features instead of `before`, and the constant behind them, if there is one."""

@@ -32,11 +32,12 @@ ROWS = record(
 )
 
 # Units of features (units.py): for each, how often it was not 0, sums of squares and values, and, frozen between two
-# looks, mean, unit and the largest square that asks for no look; pool_: sums of the dense arms of a round alone. dim is
-# how many features there are, and the intercept's index; period: if not 0, feature j has the unit of feature j % period.
+# looks, mean, unit and the largest square that asks for no look; known: where rows are sparse, which features were seen, and
+# how many; pool_: sums of the dense arms of a round alone. dim is how many features there are, and the intercept's index;
+# period: if not 0, feature j has the unit of feature j % period. What is kept of feature j lies at j every.
 UNITS = record(
     """
-    address dim period centred intercept asked count squares sums means unit limit
+    address dim period every centred intercept asked count squares sums means unit limit known known_count
     pool_count pool_squares pool_sums pool_jumped
     """,
     "n next_look soonest constant offset rewards reward_sum reward_squares",
@@ -59,9 +60,10 @@ TRACKER = record(
     """
     enter forget descend ahead
     """
-    # arrays of a scheme: residuals of SAG, sums of exact methods, lines to work in
+    # arrays of a scheme: residuals of SAG, sums of exact methods, lines to work in; the rows held with their features
+    # numbered, which these are (0: all), and the number of each (cg.py)
     """
-    residual gram inverse moment gain scratch
+    residual gram inverse moment gain scratch packed features places
     """
     # settings: steps a row, whether rows are drawn, guard, normalise each step; when and how far to look ahead
     """
@@ -100,7 +102,7 @@ WIDTH = record(
     """
     tape tape_size cursor
     """
-    # diagonal: sums of squares, and 1/(ridge + s_j); centred: sums, and what each feature adds to Q (kernels/centred.py);
+    # diagonal: sums of squares, and ridge/(ridge + s_j); centred: sums, and what each feature adds to Q (kernels/centred.py);
     # exact: products, for so many arms there is room, BLAS
     """
     dim squares spread sums share products room blas

@@ -40,7 +40,7 @@ def none_score(t: Any, rows: Any, i: int, n: int, out: int) -> float:
 
 @part
 def diagonal_enter(w: Any, rows: Any, i: int) -> float:
-    """s_j <- rho s_j + x_j^2; 1/(ridge + s_j) is kept too: a round asks for it once an arm, and learns once"""
+    """s_j <- rho s_j + x_j^2; ridge/(ridge + s_j) is kept too: a round asks for it once an arm, and learns once"""
     squares, spread = reals(w.squares), reals(w.spread)
     if w.discount != 1.0:
         w.scale *= w.discount
@@ -52,7 +52,7 @@ def diagonal_enter(w: Any, rows: Any, i: int) -> float:
     for p in range(n):
         j = p if rows.sparse == 0 else at[p]
         squares[j] += x[p] * x[p] / w.scale
-        spread[j] = 1.0 / (w.ridge + squares[j])
+        spread[j] = w.ridge / (w.ridge + squares[j])
     return 0.0
 
 
@@ -60,7 +60,7 @@ def diagonal_enter(w: Any, rows: Any, i: int) -> float:
 def spread_of(w: Any, j: int) -> float:
     """1/(ridge + s_j); discounted sums change with every row, so theirs is found when it is asked for"""
     if w.discount == 1.0:
-        return reals(w.spread)[j]
+        return reals(w.spread)[j] / w.ridge
     return 1.0 / (w.ridge + w.scale * reals(w.squares)[j])
 
 
@@ -71,13 +71,14 @@ def diagonal_square(w: Any, x: Any, at: Any, n: int, sparse: int) -> float:
     if w.discount != 1.0:
         for p in range(n):
             total += x[p] * x[p] * spread_of(w, p if sparse == 0 else at[p])
-    elif sparse == 0:
+        return total
+    if sparse == 0:
         for p in range(n):
             total += x[p] * x[p] * spread[p]
     else:
         for p in range(n):
             total += x[p] * x[p] * spread[at[p]]
-    return total
+    return total / w.ridge
 
 
 @part

@@ -36,7 +36,7 @@ def ask_soon(u: Any) -> None:
 
 @inner
 def has_grown(u: Any, j: int, count: float, squares: float, sums: float, n: float) -> bool:
-    """Whether feature j would get a larger unit at a look after n rows, by its count and sums"""
+    """Whether the feature at place j would get a larger unit at a look after n rows, by its count and sums"""
     square, mean = squares / count, sums / n if u.centred != 0 else 0.0
     return (square - mean * mean * (n / (n + 1.0))) * reals(u.unit)[j] ** 2 > GROWN
 
@@ -47,16 +47,21 @@ def note_one(u: Any, j: int, x: float) -> None:
     if not abs(x) > SMALLEST:
         return
     count, squares, sums, unit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.unit)
-    if count[j] == 0.0:
-        unit[j] = 1.0 / abs(x)
-        reals(u.limit)[j] = JUMP * x * x
-    count[j] += 1.0
-    squares[j] += x * x
-    sums[j] += x
-    if x * x > reals(u.limit)[j]:
-        if count[j] < FEW:
-            reals(u.limit)[j] = FURTHER * x * x
-        if has_grown(u, j, count[j], squares[j], sums[j], u.n + 1.0):
+    k = j * u.every
+    if count[k] == 0.0:
+        unit[k] = 1.0 / abs(x)
+        reals(u.limit)[k] = JUMP * x * x
+        if u.known != 0:  # rows are sparse: a look goes by what was seen
+            integers(u.known)[u.known_count] = j
+            u.known_count += 1
+    count[k] += 1.0
+    squares[k] += x * x
+    if u.centred != 0:
+        sums[k] += x
+    if x * x > reals(u.limit)[k]:
+        if count[k] < FEW:
+            reals(u.limit)[k] = FURTHER * x * x
+        if has_grown(u, k, count[k], squares[k], sums[k] if u.centred != 0 else 0.0, u.n + 1.0):
             ask_soon(u)
 
 
@@ -130,19 +135,20 @@ def scale(u: Any, rows: Any, i: int) -> None:
     """Standardise row i, in place"""
     x, at, n = row(rows, i)
     unit, mean, count, limit = reals(u.unit), reals(u.means), reals(u.count), reals(u.limit)
+    sparse, dim, every, centred = rows.sparse, u.dim, u.every, u.centred
     for p in range(n):
-        j = p if rows.sparse == 0 else at[p]
-        if j == u.dim:
+        j = p if sparse == 0 else at[p]
+        if j == dim:
             x[p] = u.constant
             continue
-        j = kind(u, j)
+        j = kind(u, j) * every
         if count[j] < FEW and x[p] * x[p] > limit[j] > 0.0:
             # not noted yet, and beyond all that was: its unit may be a chance value near 0, and this one a thousand of them
             x[p] = np.sqrt(limit[j]) if x[p] > 0.0 else -np.sqrt(limit[j])
         if count[j] == 0.0:  # never seen: its first value will be its unit
             x[p] = 0.0 if not abs(x[p]) > SMALLEST else (1.0 if x[p] > 0.0 else -1.0)
         else:
-            x[p] = (x[p] - mean[j]) * unit[j]
+            x[p] = (x[p] - (mean[j] if centred != 0 else 0.0)) * unit[j]
 
 
 @inner

@@ -52,19 +52,20 @@ def intercept_variance(tracker: Tracker, width: WidthState) -> float:
     """The last entry of M's diagonal: exactly from the inverse, or as the width has it."""
     if isinstance(tracker, RLS):
         return float(tracker.inverse_entry(tracker.dim))
-    return float(width.variances()[tracker.dim])  # type: ignore[attr-defined]
+    return float(width.variances()[-1])  # type: ignore[attr-defined]
 
 
 def likeliest(models: Models, now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
     """The next strengths; `both`: the intercept's too."""
     gamma = gamma0 = size = size0 = 0.0
     for tracker, width in models:
-        theta, dim = tracker.coefficients(), tracker.dim
+        assert tracker.units is not None
+        theta, features = tracker.coefficients(tracker.units.learned), slice(0, -1 if tracker.intercept else None)
         gamma += tracker.freedom()  # type: ignore[attr-defined]
-        size += float(theta[:dim] @ theta[:dim])
-        if both and theta.size > dim:
+        size += float(theta[features] @ theta[features])
+        if both and tracker.intercept:
             gamma0 += float(np.clip(1.0 - now.ridge * intercept_variance(tracker, width), 0.0, 1.0))
-            size0 += float((now.constant * theta[dim]) ** 2)
+            size0 += float((now.constant * theta[-1]) ** 2)
     ridge = (gamma + 1.0) / (size / sigma2 + 1.0 / first.ridge)
     intercept = (gamma0 + 1.0) / (size0 / sigma2 + 1.0 / first.intercept) if both else now.intercept
     return Strength(

@@ -158,12 +158,18 @@ class Tracker(Machine):
         with self.lock:
             return 0.0 if self.units is None else self.units.raw(self.coefficients())[1]
 
-    def coefficients(self) -> NDArray[np.float64]:
-        """The present estimate in the tracker's own units, with the intercept's last: what `target` is held against."""
+    def coefficients(self, at: Any = None) -> NDArray[np.float64]:
+        """The present estimate in the tracker's own units, with the intercept's last: what `target` is held against.
+
+        `at`: of these coordinates alone, `units.learned`.
+        """
         with self.lock:
             if self.sparse is None:
                 return np.zeros(self.inner)
             self.refresh()
+            if isinstance(at, np.ndarray):
+                (u, *more), a, b = self._state["coords"], self.frame["a"], self.frame["b"]
+                return np.asarray(a * u[at] + b * more[0][at] if b else a * u[at])
             out = self._out(self.inner)
             kernels.read_theta(self.frame, 0, self.inner)
             return out[: self.inner].copy()

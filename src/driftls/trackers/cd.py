@@ -74,7 +74,8 @@ class CD(SummingTracker):
 
     def change_units(self, change: Change) -> None:
         with self.lock:
-            theta = change.theta(self._state["coords"][0].copy())
+            theta = self._state["coords"][0].copy()
+            theta[change.learned] = change.theta(theta[change.learned])
             self._stand(theta, *change.sums(*self.sums()), self.frame["ridge_now"])
             self.frame.set(scale=1.0, mean_y=self.frame["mean_y"] - change.offset)
             self.history.change_units(change)

@@ -57,8 +57,9 @@ class Diagonal(StochasticTracker):
 
     def _move_to(self, theta: Any, change: Change) -> None:
         """theta predicts the same; sums of squares follow the scale, since no rows are kept to sum them up again."""
-        self._state["coords"][0] = theta
-        self._state["coords"][1] *= np.append(change.scale, change.after / change.before)[: self.inner] ** 2
+        (u, squares), at = self._state["coords"], change.learned
+        u[at] = theta
+        squares[at] *= change.factors[: self.inner][at] ** 2
 
     @property
     def target(self) -> Tracker:

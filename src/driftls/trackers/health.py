@@ -100,13 +100,18 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
     """
     from scipy.sparse.linalg import lsqr, norm  # which few need
 
+    features: Any = slice(None)
+    all_sizes = np.zeros(X.shape[1])
+    if not isinstance(X, np.ndarray):  # those that these rows have
+        features, place = np.unique(X.indices, return_inverse=True)
+        X = type(X)((X.data, place, X.indptr), shape=(len(y), features.size))
     lengths = np.linalg.norm(X, axis=0) if isinstance(X, np.ndarray) else norm(X, axis=0)
-    sizes = np.asarray(lengths) / np.sqrt(max(len(y), 1))
+    all_sizes[features] = sizes = np.asarray(lengths) / np.sqrt(max(len(y), 1))
     unit = np.divide(1.0, sizes, out=np.zeros(sizes.size), where=sizes > 0.0)
     # a ridge of 1
     theta = unit * lsqr(X[0::2] * unit, y[0::2], damp=1.0, atol=1e-10, btol=1e-10, iter_lim=ROUNDS)[0]
     left, around = y[1::2] - X[1::2] @ theta, y[1::2] - y[0::2].mean()
-    return float(left @ left) / max(float(around @ around), 1e-300), sizes
+    return float(left @ left) / max(float(around @ around), 1e-300), all_sizes
 
 
 def cause(tracker: Machine, sizes: NDArray[np.float64]) -> str:

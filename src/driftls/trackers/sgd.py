@@ -14,7 +14,8 @@ from driftls.errors import SettingsError
 from driftls.history import ROWS_KEPT, Window
 from driftls.kernels import cg, gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
-from driftls.kernels.parts import Part
+from driftls.kernels.parts import Frame, Part
+from driftls.kernels.records import ROWS
 from driftls.schedules import Normalised
 from driftls.state import Shape
 from driftls.trackers.base import Tracker
@@ -64,7 +65,7 @@ class StochasticTracker(Tracker):
 
     def change_units(self, change: Change) -> None:
         """theta predicts the same as before; gradients are summed up afresh from the rows held."""
-        theta = change.theta(self.coefficients())
+        theta = change.theta(self.coefficients(change.learned))
         self.frame["mean_y"] -= change.offset
         self.history.change_units(change)
         self._target = None
@@ -72,7 +73,7 @@ class StochasticTracker(Tracker):
 
     @abstractmethod
     def _move_to(self, theta: NDArray[np.float64], change: Change) -> None:
-        """Stand at theta, over the rows held, whose units have changed."""
+        """Stand at theta over the rows held, whose units have changed: the coefficients `change.learned`, others are 0."""
 
     def _largest_rows(self) -> None:
         """The largest row and y afresh, from the rows held: steps go by them."""
@@ -141,11 +142,10 @@ class GD(StochasticTracker):
         self.frame.set(averaging=AVERAGING[self.averaging], normalise=self.newest)
 
     def _move_to(self, theta: NDArray[np.float64], change: Change) -> None:
-        frame, coords = self.frame, self._state["coords"]
-        last = change.theta(frame["p"] * coords[0])
-        coords[0] = last
+        frame, coords, at = self.frame, self._state["coords"], change.learned
+        coords[0][at] = change.theta(frame["p"] * coords[0][at])
         if self.averaging is not None:  # the weighted sum of iterates is g + r u: theta is their mean
-            coords[1] = frame["weight"] * theta
+            coords[1][at] = frame["weight"] * theta
             frame["r"] = 0.0
         frame.set(p=1.0, **({} if self.averaging is not None else {"a": 1.0}))
         self._largest_rows()
@@ -216,14 +216,12 @@ class SVRG(StochasticTracker):
             self._stand(self.coefficients(), X.T @ (X @ self._state["coords"][2] - y))
 
     def _move_to(self, theta: NDArray[np.float64], change: Change) -> None:
-        coords = self._state["coords"]
+        coords, at, other = self._state["coords"], change.learned, 1 if self.anchor == "average" else 2
         self._largest_rows()
+        coords[0][at], coords[other][at] = theta, change.theta(coords[other][at])
         if self.anchor == "average":
-            coords[0], coords[1] = theta, change.theta(coords[1].copy())
             self.attend()
         else:
-            coords[2] = change.theta(coords[2].copy())
-            coords[0] = theta
             self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0)
             self.attend()
 
@@ -239,7 +237,9 @@ class _TableTracker(StochasticTracker):
         self._stand(self.coefficients(), X.T @ self._state["residual"][: len(y)])
 
     def _move_to(self, theta: NDArray[np.float64], change: Change) -> None:
-        self._polish(theta, 0)
+        self._state["coords"][0][change.learned] = theta
+        self.frame.set(a=1.0, b=0.0)
+        self._polish(0)
 
     def look(self) -> None:
         super().look()
@@ -250,28 +250,33 @@ class _TableTracker(StochasticTracker):
         with self.lock:
             if not len(self) or len(self) < least * self.frame["settled"]:
                 return False
-            self._polish(self.coefficients(), SWEEPS)
+            self._polish(SWEEPS)
             self.frame["settled"] = len(self)
             return True
 
-    def _polish(self, theta: NDArray[np.float64], sweeps: int) -> None:
-        self._state["coords"][0] = theta
+    def _polish(self, sweeps: int) -> None:
         with self._scratch():
             total = cg.polish(self.frame, sweeps, len(self.history))
         self.frame["accounted"] = total / max(len(self.history), 1)
 
     @contextmanager
     def _scratch(self) -> Iterator[NDArray[np.float64]]:
-        """Room for conjugate gradients, and the total ridge over the rows held."""
-        held = len(self.history)
-        count = held if self.history.kind == WINDOW else len(self)
-        self.frame["ridge"] = held * self.regularisation(max(count, 1))  # type: ignore[operator]
-        self.frame["scratch"] = scratch = np.empty((5, self.inner))
+        """Room for conjugate gradients in the features of the rows held, and the total ridge over them."""
+        frame, history, held = self.frame, self.history, len(self.history)
+        count = held if history.kind == WINDOW else len(self)
+        frame.set(ridge=held * self.regularisation(max(count, 1)), packed=history.frame)  # type: ignore[operator]
+        if self.sparse:
+            packed = Frame(ROWS, history.frame.memory.copy())
+            packed["indices"] = np.empty(history.counts["used"], np.int32)
+            frame.set(packed=packed, **{name: np.zeros(self.inner, np.int32) for name in ("features", "places")})
+            packed["dim"] = int(cg.pack(frame, len(self) > held, held))
+        frame["scratch"] = scratch = np.empty((5, frame.arrays["packed"]["dim"]))
         try:
             yield scratch
         finally:
-            self.frame["scratch"] = 0
-            del self.frame.arrays["scratch"]
+            for name in ("scratch", "packed", "features", "places"):
+                frame[name] = 0
+                frame.arrays.pop(name, None)
 
     def explained(self) -> float:
         """b . theta at the last look: how much of the rewards' sum of squares the model accounts for, over all rows."""
@@ -282,13 +287,13 @@ class _TableTracker(StochasticTracker):
         if not len(self):
             return 0.0
         assert self.units is not None
-        seen = self.units.each(self.units.arrays["count"]) > 0.0
-        if self.units.period:  # of crosses, those that rows have had: most arms were not chosen yet
-            seen &= self.coefficients()[: self.dim] != 0.0
-        signs = np.zeros(self.inner)
-        signs[: self.dim] = np.where(seen, np.random.default_rng(len(self)).integers(0, 2, self.dim) * 2.0 - 1.0, 0.0)
         with self.lock, self._scratch() as scratch:
-            scratch[1] = signs
+            size = scratch.shape[1]
+            if self.sparse:
+                seen = self.frame.arrays["features"][:size] < self.dim
+            else:
+                seen = np.append(self.units.arrays["count"] > 0.0, [False])[:size]
+            scratch[1] = np.where(seen, np.random.default_rng(len(self)).integers(0, 2, size) * 2.0 - 1.0, 0.0)
             traced = cg.trace(self.frame, 2 * SWEEPS, len(self.history))
             return float(np.clip(seen.sum() - self.frame["ridge"] * traced, 0.0, self.dim))
 
