@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from driftls.errors import DimensionError, InputError
-from driftls.features import CrossedArms, UserArmCrosses
+from driftls.features import CrossedArms, Rows, UserArmCrosses
 from driftls.logs import synthetic_day
 
 
@@ -59,3 +59,31 @@ def test_crossed_arms_can_be_taken_one_by_one():
     assert arms[1].shape == (1, 6)
     with pytest.raises(IndexError, match="2 arms"):
         arms[2]
+
+
+USER = Rows(np.array([0, 1], np.int32), np.array([1.0, 0.5]), np.array([0, 2]), 2)
+
+
+@pytest.mark.parametrize("shared", [2, 1000, 1.0, None, "yes", np.ones(2)])
+def test_a_shared_block_is_there_or_not(shared):
+    with pytest.raises(InputError, match="shared must be True or False"):
+        CrossedArms(USER, [0], 1, shared)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({"dim": dim} for dim in (2.0, None, 0, "2")),
+        *({"start": start} for start in (None, 3, np.array(0), np.array([0.0, 2.0]), np.zeros((2, 1), int), [0, 3])),
+        *({"values": values} for values in (None, np.array(1.0), np.ones((2, 1)), "ab")),
+        *({"indices": indices} for indices in (None, np.array([0.0, 1.0]), np.zeros((2, 1), np.int32))),
+    ],
+)
+def test_users_whose_arrays_do_not_fit_together_are_refused(damage):
+    with pytest.raises(InputError):
+        CrossedArms(USER._replace(**damage), [0, 2], 6)
+
+
+def test_pointers_of_any_whole_type_serve():
+    arms = CrossedArms(USER._replace(start=np.array([0, 2], np.uint64)), [0, 2], 6)
+    assert np.array_equal(arms[1].tocsr().toarray(), CrossedArms(USER, [2], 6).tocsr().toarray())

@@ -179,7 +179,7 @@ def sparse_rows(X: Any, called: str) -> Rows:
 def pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int]) -> Rows:
     """Rows whose pointers (a copy of them) lie within their arrays; what indices say is for the kernels to check."""
     start, indices, values = np.array(start), np.asarray(indices), as_numbers(values, "data must be an array")
-    good = start.ndim == indices.ndim == 1 and start.dtype.kind in "iu" and indices.dtype.kind in "iu"
+    good = start.ndim == indices.ndim == values.ndim == 1 and start.dtype.kind in "iu" and indices.dtype.kind in "iu"
     good = good and start.size == shape[0] + 1 and int(start[0]) == 0 and bool((start[1:] >= start[:-1]).all())
     if not good or int(start[-1]) > min(indices.size, len(values)):
         raise ValueError("indptr must increase from 0 and stay within indices and data")

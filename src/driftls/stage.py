@@ -140,7 +140,7 @@ class Stage:
             return False
         indices, values, start, _ = rows
         try:
-            if not type(indices) is type(values) is type(start) is np.ndarray:
+            if not type(indices) is type(values) is type(start) is np.ndarray or start.dtype.kind not in "iu":
                 return False
             count, used = len(start) - 1, len(values)
             if count == 1:  # a user, most often

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from driftls import evaluate
 from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsError
-from driftls.features import Features
+from driftls.features import Features, Rows
 from driftls.fit import fit
 from driftls.policies import DisjointLinUCB, LinUCB, SharedPolicy
 from driftls.policies.registry import make
@@ -153,3 +153,35 @@ def test_a_row_of_pandas_is_a_user_like_a_dict():
     for twin, one in zip(twins, (user, pandas.Series(user))):
         twin.learn(one, 1.0, arm=twin.choose(one, ids=IDS), ids=IDS)
     np.testing.assert_array_equal(twins[0].model("a").theta, twins[1].model("a").theta)
+
+
+@pytest.mark.parametrize(
+    "start", [np.zeros((2, 3), np.int64), np.array(0), np.array([0.0, 1.0]), np.array([[0, 1]]), None, 3]
+)
+@pytest.mark.parametrize("used", [True, False])
+def test_rows_whose_pointers_are_no_vector_of_whole_numbers_are_refused(start, used):
+    policy, arms = LinUCB(tracker=SAGA(12, seed=1), width=DiagonalWidth(), seed=0), sp.csr_array(np.eye(2, 12))
+    if used:
+        policy.learn(arms, 1.0, arm=policy.choose(arms))
+    bad, before = Rows(np.zeros(1, np.int32), np.zeros(1), start, 12), policy.snapshot()
+    calls = [
+        policy.choose,
+        policy.scores,
+        lambda rows: policy.learn(rows, 1.0),
+        lambda rows: policy.play(rows, [[1.0]]),
+    ]
+    for call in (*calls, lambda rows: policy.choose(rows, key="k"), lambda rows: policy.learn(rows, 1.0, arm=0)):
+        with pytest.raises(InputError):
+            call(bad)
+        same_snapshot(before, policy.snapshot(), "damaged pointers")
+
+
+def test_a_refused_question_leaves_the_counts_of_what_was_missing():
+    features, items = Features(), [{"id": 1}, {"id": 2}]
+    policy = LinUCB(features=features, seed=0)
+    for _ in range(5):
+        policy.learn({"city": "Oslo"}, 1.0, items=items, arm=policy.choose({"city": "Oslo"}, items))
+    with pytest.raises(InputError, match="bad"):
+        policy.scores({"town": "x", "bad": object()}, items)
+    policy.choose({"city": "Oslo"}, items)
+    assert features.missing == {"city": 0, "item.id": 0}

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from driftls.history import Growing, Window
 from driftls.policies import LinUCB
-from driftls.trackers import GD, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import GD, RLS, SAG, SAGA, SVRG, Diagonal
 from driftls.widths import CentredWidth, DiagonalWidth
 
 LAYOUTS = pytest.mark.parametrize("kind", [np.array, sp.csr_array], ids=["dense", "sparse"])
@@ -130,3 +130,21 @@ def test_degrees_of_freedom_are_those_of_the_features_that_rows_have(history):
             found.append(one.freedom())
             exact.append(40 - np.trace(np.linalg.inv(rows.T @ rows + np.eye(41))[:40, :40]))
     assert np.mean(found) == pytest.approx(np.mean(exact), rel=0.02)
+
+
+@pytest.mark.parametrize("tracker", [SAGA, RLS])
+def test_a_look_keeps_what_was_learned_of_a_feature_that_was_never_offered(tracker):
+    def row(j, value):
+        return np.array([j], np.int32), np.array([value])
+
+    policy = LinUCB(tracker=tracker(4), width=DiagonalWidth() if tracker is SAGA else None, seed=0)
+    for _ in range(30):  # offered, while rewards are still out
+        policy.choose([row(0, 1.0), row(1, 2.0)])
+    for _ in range(10):
+        policy.learn(row(2, 5.0), 3.0)
+        policy.learn(row(0, 1.0), 0.0)
+    before, width = policy.tracker.predict(row(2, 5.0)), policy.widths([row(2, 5.0)])
+    for _ in range(60):  # feature 0 is larger now: its unit changes
+        policy.choose([row(0, 3.0), row(1, 2.0)])
+    assert abs(policy.tracker.predict(row(2, 5.0)) - before) < 0.25
+    assert abs(policy.widths([row(2, 5.0)]) - width) < 0.05

@@ -32,7 +32,12 @@ class CrossedArms:
     """
 
     def __init__(self, users: Any, blocks: Any, count: int, shared: bool = False) -> None:
-        self.row = users if isinstance(users, Rows) else _as_rows(users)  # of each user
+        row = users if isinstance(users, Rows) else _as_rows(users)
+        if not isinstance(row.dim, int | np.integer) or row.dim < 1:
+            raise InputError(f"expected users of at least one feature, got {row.dim!r}.")
+        if not (isinstance(shared, int | np.bool_) and shared in (0, 1)):
+            raise InputError(f"shared must be True or False, got {shared!r}.")
+        self.row = row if row.plain() else sparse_rows(row, "a user")  # of each user
         at: NDArray[Any] = np.array(blocks)  # a copy, which nobody writes to
         if at.ndim != 1:
             raise DimensionError(f"expected a vector with a block for each arm, got shape {at.shape}.")
@@ -45,7 +50,7 @@ class CrossedArms:
             raise InputError(f"expected blocks in 0 ... {count - 1}, got {got}. Raise count, or check the blocks.")
         at.flags.writeable = False
         self.blocks: NDArray[np.int64] = at
-        self.count, self.shared = count, shared
+        self.count, self.shared = int(count), bool(shared)
 
     @cached_property
     def users(self) -> sp.csr_array:
@@ -68,7 +73,7 @@ class CrossedArms:
         user, place = np.divmod(places, max(self.blocks.size, 1))
         if places.size == 0 or user.min() != user.max():
             raise InputError("expected at least one arm, and arms of one user at a time.")
-        begin, end = self.row.start[user[0]], self.row.start[user[0] + 1]
+        begin, end = (int(at) for at in self.row.start[user[0] : user[0] + 2])
         one = Rows(self.row.indices[begin:end], self.row.values[begin:end], np.array([0, end - begin]), self.row.dim)
         return CrossedArms(one, self.blocks[place], self.count, self.shared)
 

@@ -168,7 +168,7 @@ class Features(FeatureMap):
                 self._users.add(record, codes, values)
                 pool = self._pool(items)
             except InputError:
-                if self.dim > size:  # to know what else has changed would cost every call
+                if self.dim > size and self.asked is None:  # to know what else has changed would cost every call
                     self._index.cut(size)
                     self._forget()
                 raise

@@ -9,7 +9,7 @@ import numpy as np
 from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM, has_room, mean_of, step_fault, take
 from driftls.kernels.parts import call, counts, entry, indices, inner, integers, reals, rows_at, tracker, units, width
 from driftls.kernels.rows import LARGEST, NOT_FINITE, index_fault, row, row_fault, uniform
-from driftls.kernels.units import note, note_pool, note_reward, scale, scaled
+from driftls.kernels.units import note, note_new, note_pool, note_reward, scale, scaled
 
 # Why a call came back, after the faults of rows and the statuses of learn.py
 NO_DRAWS = 9
@@ -222,6 +222,8 @@ def learn_row(p: Any, i: int, n: int) -> float:
             return float(NO_ROOM)
         if u.n <= u.rewards:  # a reward of what was never offered here
             note(u, rows, line_of(rows, i))
+        elif rows.sparse != 0:
+            note_new(u, rows, line_of(rows, i))
         note_reward(u, reals(rows.y)[i])
         single, line = standardised(rows, i, single), 0
     status = learn(p, single, line, n)

@@ -85,6 +85,16 @@ def note(u: Any, rows: Any, i: int) -> None:
 
 
 @inner
+def note_new(u: Any, rows: Any, i: int) -> None:
+    """A row that was never offered is learned: its features that were never seen get their units, as a look goes by those"""
+    x, at, n = row(rows, i)
+    for p in range(n):
+        j = at[p]
+        if j != u.dim and reals(u.count)[kind(u, j) * u.every] == 0.0:
+            note_one(u, kind(u, j), x[p])
+
+
+@inner
 def note_pool(u: Any, rows: Any, i: int, n: int, still: bool) -> None:
     """Count dense rows i ... i + n - 1 by their sums, which are at hand if they are still those of the last call"""
     count, squares, sums, unit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.unit)

@@ -25,7 +25,7 @@ FIRST_NAMES = 64
 
 def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
     """Arms as rows and how many they are, looked at but for their numbers; many: of any number of rounds."""
-    if type(arms) is Rows and arms.dim == dim and type(arms.start) is np.ndarray:
+    if type(arms) is Rows and arms.dim == dim and type(arms.start) is np.ndarray and arms.start.ndim == 1:
         rows: Any = arms
         count = arms.start.size - 1  # whether its arrays fit together is for the stage to see
     elif isinstance(arms, CrossedArms):
