@@ -62,7 +62,7 @@ def test_a_worker_killed_from_outside_is_replaced_without_a_word(capfd):
             os.kill(worker, signal.SIGKILL)
             assert gone(worker)
     assert sorted(found) == list(range(40))
-    assert len(set(found.values())) > 2
+    assert len(set(found.values())) > 1  # others did the rest, or, on a busy machine, one
     assert capfd.readouterr() == ("", "")
 
 

@@ -176,10 +176,15 @@ def sparse_rows(X: Any, called: str) -> Rows:
         ) from None
 
 
-def pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int]) -> Rows:
+def pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int], *, blocks: bool = False) -> Rows:
     """Rows whose pointers (a copy of them) lie within their arrays; what indices say is for the kernels to check."""
     start, indices, values = np.array(start), np.asarray(indices), as_numbers(values, "data must be an array")
-    good = start.ndim == indices.ndim == values.ndim == 1 and start.dtype.kind in "iu" and indices.dtype.kind in "iu"
+    good = (
+        start.ndim == indices.ndim == 1
+        and (blocks or values.ndim == 1)
+        and start.dtype.kind in "iu"
+        and indices.dtype.kind in "iu"
+    )
     good = good and start.size == shape[0] + 1 and int(start[0]) == 0 and bool((start[1:] >= start[:-1]).all())
     if not good or int(start[-1]) > min(indices.size, len(values)):
         raise ValueError("indptr must increase from 0 and stay within indices and data")
@@ -192,7 +197,7 @@ def _converted(X: Any) -> Any:
     if X.format in ("csc", "bsr"):
         block = X.data.shape[1:] if X.format == "bsr" else (1, 1)
         lines, columns = (X.shape[0] // block[0], X.shape[1] // block[1])[:: -1 if X.format == "csc" else 1]
-        indices, values, start, _ = pointed(X.indptr, X.indices, X.data, (lines, columns))
+        indices, values, start, _ = pointed(X.indptr, X.indices, X.data, (lines, columns), blocks=X.format == "bsr")
         indices = indices.astype(np.int64)
         _within(indices, columns)
         kind = sp.csc_array if X.format == "csc" else sp.bsr_array
