@@ -6,6 +6,7 @@ object: for each program microseconds of processor time (the least of its repeti
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -55,6 +56,16 @@ def rows(count: int, dim: int, nnz: int | None = None) -> tuple[Any, Any]:
     return sp.csr_array((rng.normal(size=columns.size), columns.ravel(), start), (count, dim)), rng.normal(size=count)
 
 
+def named(*modules: str) -> Any:
+    """The function of the last name, in whichever module a tree has it: 0.1 has it in one of its own name."""
+    for module in modules:
+        try:
+            return getattr(importlib.import_module(f"driftls.{module}"), modules[-1])
+        except ImportError:
+            continue
+    raise ImportError(f"driftls has none of {', '.join(modules)}.")
+
+
 def fitted(make: Callable[[], Any], count: int, dim: int, nnz: int | None = None) -> tuple[Program, int]:
     X, y = rows(count, dim, nnz)
 
@@ -67,8 +78,8 @@ def fitted(make: Callable[[], Any], count: int, dim: int, nnz: int | None = None
 
 def simulated(make: Callable[[], Any], rounds: int, dim: int, nnz: int | None = None) -> tuple[Program, int]:
     from driftls.environments import FreshContexts
-    from driftls.simulation import simulate
 
+    simulate: Any = named("simulation", "simulate")
     environment: Any = FreshContexts(dim, 20, nnz=nnz, sigma=0.3, seed=0)
     environment.block = cache(environment.block)  # arms are drawn once, in the round that warms up
 
@@ -164,7 +175,6 @@ def rounds() -> dict[str, tuple[Program, int]]:
 
 
 def day() -> dict[str, tuple[Program, int]]:
-    from driftls.log_replay import replay
     from driftls.logs import synthetic_day
     from driftls.policies import DisjointLinUCB
     from driftls.trackers import SAGA
@@ -182,6 +192,8 @@ def day() -> dict[str, tuple[Program, int]]:
         return iter(made[key])
 
     object.__setattr__(log, "blocks", blocks)
+
+    replay: Any = named("log_replay", "replay")
 
     def replayed(make: Callable[[], Any]) -> tuple[Program, int]:
         def program() -> Callable[[], Any]:
