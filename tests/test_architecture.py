@@ -35,7 +35,7 @@ CONSTANTS = {
     # layouts of records, for the frames of their owners
     *("ROWS", "UNITS", "COUNTS", "TRACKER", "WIDTH", "POLICY", "CELLS"),
     # limits that both sides keep, and whether anything is compiled
-    *("LARGEST", "SMALLEST_ENTRY", "JUMP", "FEW", "INTERPRET"),
+    *("LARGEST", "SMALLEST_ENTRY", "INTERPRET"),
 }
 # What an object makes for itself, and so may write into: (attribute of self).
 MADE = ("_stage", "_units")

@@ -8,8 +8,9 @@ the rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j 
 
 A dense feature whose spread is below a thousandth of its size counts as constant. m and v are frozen between two
 *looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a value beyond three times its
-feature's size makes the unit a quarter larger. Until a feature was seen ten times, nothing is foretold beyond the sizes it
-had: its unit may be a chance value near 0. Crosses of a user's features with arms have the units of the user's features.
+feature's size makes the unit a quarter larger and n has grown by 5%; by a quarter for a feature seen less than ten times,
+since of many rare ones some have always grown, and a look reads all rows. Until a feature was seen ten times, nothing is
+foretold beyond the sizes it had: its unit may be a chance value near 0. Crosses have the units of the user's features.
 """
 
 from __future__ import annotations
@@ -19,17 +20,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.kernels import units as kernels
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import UNITS
-from driftls.kernels.units import FEW, JUMP
 from driftls.persistence import whole
 from driftls.state import Shape, State, refuse
 
 Vector = NDArray[np.float64]
 GROWTH, LATER_GROWTH, LATER = 1.25, 1.6, 100.0  # of n until the next look, and from so many rows on
-SOONEST = 1.05  # of n until a feature that has become larger can ask for one
-CONSTANT = 1e-6  # of the mean square: less spread is none
-LEAP = 3.0  # of a unit at a look, up to which coefficients are taken along
+SOONEST = 1.05  # of n until a feature that has become larger can ask for one; one that is rare waits longer
 ENOUGH = 0.05  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
 PER_LINE = 8  # numbers in a cache line: a feature's lie in one
 UNLIMITED = 1e300  # no square that is learned is so large
@@ -59,30 +58,24 @@ class Change(NamedTuple):
         """Those that were seen: their indices, or a slice."""
         return slice(0, self.scale.size) if isinstance(self.learned, slice) else self.learned[: self.scale.size]
 
-    def rows(self, X: Vector) -> Vector:
-        """Standardised rows (with the constant last, where there is one), in the new units."""
-        out = np.empty_like(X)
+    def rows(self, X: Vector) -> None:
+        """Put standardised rows (with the constant last, where there is one) into the new units, in place."""
         dim = self.scale.size
-        out[:, :dim] = X[:, :dim] * self.scale + self.shift
-        out[:, dim:] = self.after
-        return out
+        X[:, :dim] *= self.scale
+        X[:, :dim] += self.shift
+        X[:, dim:] = self.after
 
     def sums(self, A: Vector, b: Vector) -> tuple[Vector, Vector]:
         """sum z z' and sum y z over such rows, in the new units."""
         dim, scale = self.factors.size - 1, self.factors[:-1]
         if A.shape[0] == dim:  # no intercept: features are not centred
             return A * np.outer(scale, scale), b * scale
-        if (self.scale == 1.0).all() and not self.shift.any():  # the intercept alone: no product of matrices
-            ratio, A, b = self.after / self.before, A.copy(), b - (self.offset / self.before) * A[:, dim]
-            A[dim] *= ratio
-            A[:, dim] *= ratio
-            b[dim] *= ratio
-            return A, b
-        T = np.zeros_like(A)
-        T[np.arange(dim), np.arange(dim)] = scale
-        T[:dim, dim][self.features] = self.shift / self.before
-        T[dim, dim] = self.after / self.before
-        return T @ A @ T.T, T @ (b - (self.offset / self.before) * A[:, dim])
+        # T A T' with T = diag(scale) + shift e', in O(d^2)
+        scale, shift = np.append(scale, self.after / self.before), np.zeros(dim + 1)
+        shift[self.features] = self.shift / self.before
+        last, b = A[:, dim].copy(), b - (self.offset / self.before) * A[:, dim]
+        moved = np.outer(shift, scale * last + (0.5 * last[dim]) * shift)
+        return A * np.outer(scale, scale) + (moved + moved.T), b * scale + shift * b[dim]
 
     def theta(self, theta: Vector) -> Vector:
         """The `learned` coefficients that predict the same; of a feature that was seen a few times, as if its unit had become
@@ -103,6 +96,7 @@ class Units:
         self.frame = Frame(UNITS)
         self._asked: Any = memoryview(self.frame.fields["asked"])
         self.frame.set(dim=dim, next_look=1.0, constant=constant, intercept=intercept, centred=intercept and not sparse)
+        self.frame["scales"] = scale
         self.frame["every"] = TOGETHER if sparse else 1
         self.repeat(0)
 
@@ -180,23 +174,15 @@ class Units:
         frame.set(
             asked=0, soonest=SOONEST * n, next_look=max(n + 1.0, np.ceil((GROWTH if n < LATER else LATER_GROWTH) * n))
         )
-        count, old, means, limit = (arrays[name][at] for name in ("count", "unit", "means", "limit"))
-        seen = (count > 0.0) & self.scale
-        square = np.divide(arrays["squares"][at], count, out=np.ones(count.size), where=seen)
-        mean, spread = means, square
-        if frame["centred"]:
-            if n > 0.0:
-                mean = arrays["sums"][at] / n if self.scale else mean
-                spread = square - mean**2 * (n / (n + 1.0))
-            spread = np.where(spread > CONSTANT * square, spread, square)
-        unit = np.where(seen, 1.0 / np.sqrt(spread), old)
-        arrays["limit"][at] = np.where(seen, np.maximum(limit, JUMP * square), limit)
+        fresh = np.empty((5, self.period or (self.dim if isinstance(at, slice) else at.size)))
+        frame["fresh"] = fresh
+        moved = kernels.next_units(frame, 0, fresh.shape[1])
+        frame["fresh"] = 0
+        unit, mean, scale, shift, least = fresh
         offset = frame["reward_sum"] / frame["rewards"] if frame["rewards"] and self.intercept else frame["offset"]
         before = frame["constant"]
         after = before if constant is None else constant
-        scale, shift, least = unit / old, (means - mean) * unit, np.where(count < FEW, 1.0 / LEAP, 0.0)
-        moved = max(np.abs(scale - 1.0).max(initial=0.0), np.abs(shift).max(initial=0.0), abs(after / before - 1.0))
-        if n > 64.0 and not force and moved < ENOUGH:
+        if n > 64.0 and not force and max(moved, abs(after / before - 1.0)) < ENOUGH:
             return None
         arrays["unit"][at], arrays["means"][at] = unit, mean
         scale, shift, least = self.each(scale), self.each(shift), self.each(least)

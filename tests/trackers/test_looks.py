@@ -26,19 +26,19 @@ def correlated(rows=400, dim=12, seed=0):
 @LAYOUTS
 @pytest.mark.parametrize("tracker", [SAGA, SAG])
 def test_a_look_brings_theta_to_its_target(kind, tracker):
-    X, y = correlated()
+    X, y = correlated(rows=480)  # the last look was at 303
     one = tracker(12, seed=0).partial_fit(kind(X), y)
     before = one.tracking_error().relative
-    assert one.settle(1.0)
+    assert one.settle()
     assert one.tracking_error().relative < min(0.02, before)
     assert not one.settle()  # there is nothing new
 
 
 @LAYOUTS
 def test_after_a_look_the_table_holds_the_residuals_of_theta(kind):
-    X, y = correlated()
+    X, y = correlated(rows=480)  # the last look was at 303
     one = SAGA(12, seed=0, history=Window(150)).partial_fit(kind(X), y)
-    one.settle(1.0)
+    one.settle()
     rows, targets = one.history.matrix()
     residual = rows @ one.coefficients() - targets
     kept = one.snapshot()[1]

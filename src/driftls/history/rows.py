@@ -152,7 +152,7 @@ class History:
         y, values = self.arrays["y"], self.arrays["values"]
         y[:held] -= change.offset
         if not self.sparse:
-            values[:held] = change.rows(values[:held])
+            change.rows(values[:held])
             return
         used = int(self.counts["used"])
         values[:used] *= change.factors[self.arrays["indices"][:used]]

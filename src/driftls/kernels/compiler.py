@@ -104,7 +104,7 @@ COMPILED: dict[Callable[..., Any], Any] = {
 }
 RECORD_OF = {
     **{"t": parts.tracker, "w": parts.width, "rows": parts.rows_at, "p": parts.policy},
-    **{"f": parts.features_at, "c": parts.cells_at},
+    **{"f": parts.features_at, "c": parts.cells_at, "u": parts.units},
 }
 _SPACES: dict[int, dict[str, Any]] = {}
 

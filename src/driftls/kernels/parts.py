@@ -35,7 +35,7 @@ INTERPRET = os.environ.get("DRIFTLS_INTERPRET", "") not in ("", "0")
 # argument of a part -> what the compiled function gets in its place
 PART_ARGUMENTS = ("t", "w", "rows", "i", "n", "out", "x")
 ENTRY_ARGUMENTS = ("frame", "i", "n")
-RECORDS = ("t", "w", "rows", "p", "f", "c")  # arguments that are records
+RECORDS = ("t", "w", "rows", "p", "f", "c", "u")  # arguments that are records
 MOST = 2**31 - 1  # rows, features and arms of one call
 
 INNER: set[Callable[..., Any]] = set()

@@ -37,7 +37,7 @@ ROWS = record(
 # period: if not 0, feature j has the unit of feature j % period. What is kept of feature j lies at j every.
 UNITS = record(
     """
-    address dim period every centred intercept asked count squares sums means unit limit known known_count
+    address dim period every centred intercept scales asked count squares sums means unit limit known known_count fresh
     pool_count pool_squares pool_sums pool_jumped
     """,
     "n next_look soonest constant offset rewards reward_sum reward_squares",

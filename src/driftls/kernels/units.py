@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from driftls.kernels.parts import indices, inner, integers, reals, rows_at, units
+from driftls.kernels.parts import entry, indices, inner, integers, reals, rows_at, units
 from driftls.kernels.rows import row
 
 SMALLEST = 1e-140  # the squares of anything smaller could vanish: taken for 0
@@ -22,16 +22,20 @@ GROWN = (
     1.5127  # it does so if the feature's unit, squared, would be so much larger; no ratio of small whole numbers lies
 )
 # on these, so that rounding does not decide
+PATIENCE = 1.19  # of n: how much longer a look waits that is asked for by a rare feature, of which there may be many
+CONSTANT = 1e-6  # of the mean square: less spread is none
+LEAP = 3.0  # of a unit at a look, up to which coefficients are taken along
 FEW = 10.0  # rows with a feature, until when nothing is foretold beyond the sizes that it had
 
 
 @inner
-def ask_soon(u: Any) -> None:
+def ask_soon(u: Any, count: float) -> None:
     """A feature has become much larger: look now, or once n has grown a little since the last look, which reads all rows"""
-    if u.n >= u.soonest:
+    soonest = u.soonest if count >= FEW else PATIENCE * u.soonest
+    if u.n >= soonest:
         u.asked = 1
     else:
-        u.next_look = min(u.next_look, u.soonest)
+        u.next_look = min(u.next_look, soonest)
 
 
 @inner
@@ -42,27 +46,72 @@ def has_grown(u: Any, j: int, count: float, squares: float, sums: float, n: floa
 
 
 @inner
+def first_seen(u: Any, j: int, x: float) -> None:
+    """The feature at place j has its first value, which is its first unit"""
+    reals(u.unit)[j] = 1.0 / abs(x)
+    reals(u.limit)[j] = JUMP * x * x
+
+
+@inner
+def beyond(u: Any, j: int, square: float, n: float) -> None:
+    """The feature at place j, whose sums are those of n rows, has a value beyond its limit, of this square"""
+    count, limit = reals(u.count)[j], reals(u.limit)
+    if count < FEW:
+        limit[j] = max(limit[j], FURTHER * square)
+    if has_grown(u, j, count, reals(u.squares)[j], reals(u.sums)[j] if u.centred != 0 else 0.0, n):
+        ask_soon(u, count)
+
+
+@inner
 def note_one(u: Any, j: int, x: float) -> None:
-    """Feature j has this value in a row"""
+    """Feature j has this value in a sparse row"""
     if not abs(x) > SMALLEST:
         return
-    count, squares, sums, unit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.unit)
-    k = j * u.every
+    count, k = reals(u.count), j * u.every
     if count[k] == 0.0:
-        unit[k] = 1.0 / abs(x)
-        reals(u.limit)[k] = JUMP * x * x
-        if u.known != 0:  # rows are sparse: a look goes by what was seen
+        first_seen(u, k, x)
+        if u.known != 0:  # a look goes by what was seen
             integers(u.known)[u.known_count] = j
             u.known_count += 1
     count[k] += 1.0
-    squares[k] += x * x
-    if u.centred != 0:
-        sums[k] += x
+    reals(u.squares)[k] += x * x
     if x * x > reals(u.limit)[k]:
-        if count[k] < FEW:
-            reals(u.limit)[k] = FURTHER * x * x
-        if has_grown(u, k, count[k], squares[k], sums[k] if u.centred != 0 else 0.0, u.n + 1.0):
-            ask_soon(u)
+        beyond(u, k, x * x, u.n + 1.0)
+
+
+@inner
+def any_beyond(u: Any, x: Any, few: float) -> bool:
+    """Whether a feature of a dense row that was seen less than `few` times is beyond its limit, or new"""
+    count, limit, found = reals(u.count), reals(u.limit), 0
+    for j in range(u.dim):  # without a branch, so that the processor takes many at once
+        found += 1 if count[j] < few and x[j] * x[j] > limit[j] else 0
+    return found != 0
+
+
+@inner
+def add_row(x: Any, n: int, count: Any, squares: Any, sums: Any) -> None:
+    """Add a dense row to these sums"""
+    for j in range(n):  # three loops: each has few arrays, which the compiler can tell apart
+        count[j] += 1.0 if abs(x[j]) > SMALLEST else 0.0
+    for j in range(n):
+        squares[j] += x[j] * x[j]
+    for j in range(n):
+        sums[j] += x[j] if abs(x[j]) > SMALLEST else 0.0
+
+
+@inner
+def add_sums(n: int, more: Any, to: Any) -> None:
+    """to += more"""
+    for j in range(n):
+        to[j] += more[j]
+
+
+@inner
+def new_features(u: Any, x: Any) -> None:
+    """Those that were not 0 before this dense row"""
+    for j in range(u.dim):
+        if reals(u.count)[j] == 0.0 and reals(u.limit)[j] == 0.0 and abs(x[j]) > SMALLEST:
+            first_seen(u, j, x[j])
 
 
 @inner
@@ -75,10 +124,19 @@ def kind(u: Any, j: int) -> int:
 def note(u: Any, rows: Any, i: int) -> None:
     """Count row i among those that were seen"""
     x, at, n = row(rows, i)
-    for p in range(n):
-        j = p if rows.sparse == 0 else at[p]
-        if j != u.dim:
-            note_one(u, kind(u, j), x[p])
+    if rows.sparse != 0:
+        for p in range(n):
+            if at[p] != u.dim:
+                note_one(u, kind(u, at[p]), x[p])
+    else:
+        odd = any_beyond(u, x, np.inf)
+        if odd:
+            new_features(u, x)
+        add_row(x, u.dim, reals(u.count), reals(u.squares), reals(u.sums))
+        if odd:
+            for j in range(u.dim):
+                if x[j] * x[j] > reals(u.limit)[j]:
+                    beyond(u, j, x[j] * x[j], u.n + 1.0)
     u.n += 1.0
     if u.n >= u.next_look:
         u.asked = 1
@@ -97,37 +155,64 @@ def note_new(u: Any, rows: Any, i: int) -> None:
 @inner
 def note_pool(u: Any, rows: Any, i: int, n: int, still: bool) -> None:
     """Count dense rows i ... i + n - 1 by their sums, which are at hand if they are still those of the last call"""
-    count, squares, sums, unit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.unit)
-    pool_count, pool_squares, pool_sums = reals(u.pool_count), reals(u.pool_squares), reals(u.pool_sums)
-    limit, jumped = reals(u.limit), reals(u.pool_jumped)
+    pool_count, pool_squares, pool_sums, jumped = (
+        reals(u.pool_count),
+        reals(u.pool_squares),
+        reals(u.pool_sums),
+        reals(u.pool_jumped),
+    )
     if not still:
         for j in range(u.dim):
             pool_count[j], pool_squares[j], pool_sums[j], jumped[j] = 0.0, 0.0, 0.0, 0.0
         for k in range(n):
             x, _, _ = row(rows, i + k)
-            for j in range(u.dim):
-                value = x[j]
-                if abs(value) > SMALLEST:
-                    if count[j] == 0.0 and pool_count[j] == 0.0:
-                        unit[j] = 1.0 / abs(value)
-                        limit[j] = JUMP * value * value
-                    pool_count[j] += 1.0
-                    if value * value > limit[j]:
-                        jumped[j] = max(jumped[j], value * value)
-                    pool_squares[j] += value * value
-                    pool_sums[j] += value
+            if any_beyond(u, x, np.inf):
+                new_features(u, x)
+                for j in range(u.dim):
+                    if x[j] * x[j] > reals(u.limit)[j]:
+                        jumped[j] = max(jumped[j], x[j] * x[j])
+            add_row(x, u.dim, pool_count, pool_squares, pool_sums)
+    add_sums(u.dim, pool_count, reals(u.count))
+    add_sums(u.dim, pool_squares, reals(u.squares))
+    add_sums(u.dim, pool_sums, reals(u.sums))
     for j in range(u.dim):
-        count[j] += pool_count[j]
-        squares[j] += pool_squares[j]
-        sums[j] += pool_sums[j]
         if jumped[j] > 0.0:
-            if count[j] < FEW:
-                limit[j] = max(limit[j], FURTHER * jumped[j])
-            if has_grown(u, j, count[j], squares[j], sums[j], u.n + n):
-                ask_soon(u)
+            beyond(u, j, jumped[j], u.n + n)
     u.n += float(n)
     if u.n >= u.next_look:
         u.asked = 1
+
+
+@entry
+def next_units(u: Any, i: int, n: int) -> float:
+    """New units of the features that were seen, of which there are n, by all that was noted; how far any of them moves
+
+    fresh: lines of n numbers, the unit, the mean, x'_new = scale x'_old + shift, and the least scale for coefficients
+    """
+    unit, mean, scales, shift, least = (
+        reals(u.fresh),
+        reals(u.fresh + 8 * n),
+        reals(u.fresh + 16 * n),
+        reals(u.fresh + 24 * n),
+        reals(u.fresh + 32 * n),
+    )
+    moved = 0.0
+    for p in range(n):
+        k = (p if u.known == 0 else integers(u.known)[p]) * u.every
+        count, old, old_mean = reals(u.count)[k], reals(u.unit)[k], reals(u.means)[k] if u.centred != 0 else 0.0
+        unit[p], mean[p], least[p] = old, old_mean, 1.0 / LEAP if count < FEW else 0.0
+        if u.scales != 0 and count > 0.0:
+            square = reals(u.squares)[k] / count
+            spread = square
+            if u.centred != 0:
+                mean[p] = reals(u.sums)[k] / u.n
+                spread = square - mean[p] * mean[p] * (u.n / (u.n + 1.0))
+                spread = spread if spread > CONSTANT * square else square
+            unit[p] = 1.0 / np.sqrt(spread)
+            reals(u.limit)[k] = max(reals(u.limit)[k], JUMP * square)
+        scales[p], shift[p] = unit[p] / old, (old_mean - mean[p]) * unit[p]
+        moved = max(moved, max(abs(scales[p] - 1.0), abs(shift[p])))
+    return moved
 
 
 @inner
@@ -141,24 +226,37 @@ def note_reward(u: Any, y: float) -> None:
 
 
 @inner
+def measured(u: Any, j: int, x: float) -> float:
+    """A value of the feature at place j in its unit"""
+    count, limit = reals(u.count)[j], reals(u.limit)[j]
+    if count == 0.0:  # never seen: its first value will be its unit
+        return 0.0 if not abs(x) > SMALLEST else (1.0 if x > 0.0 else -1.0)
+    if count < FEW and x * x > limit > 0.0:
+        # not noted yet, and beyond all that was: its unit may be a chance value near 0, and this one a thousand of them
+        x = np.sqrt(limit) if x > 0.0 else -np.sqrt(limit)
+    return (x - (reals(u.means)[j] if u.centred != 0 else 0.0)) * reals(u.unit)[j]
+
+
+@inner
 def scale(u: Any, rows: Any, i: int) -> None:
-    """Standardise row i, in place"""
+    """Standardise sparse row i, in place"""
     x, at, n = row(rows, i)
-    unit, mean, count, limit = reals(u.unit), reals(u.means), reals(u.count), reals(u.limit)
-    sparse, dim, every, centred = rows.sparse, u.dim, u.every, u.centred
     for p in range(n):
-        j = p if sparse == 0 else at[p]
-        if j == dim:
-            x[p] = u.constant
-            continue
-        j = kind(u, j) * every
-        if count[j] < FEW and x[p] * x[p] > limit[j] > 0.0:
-            # not noted yet, and beyond all that was: its unit may be a chance value near 0, and this one a thousand of them
-            x[p] = np.sqrt(limit[j]) if x[p] > 0.0 else -np.sqrt(limit[j])
-        if count[j] == 0.0:  # never seen: its first value will be its unit
-            x[p] = 0.0 if not abs(x[p]) > SMALLEST else (1.0 if x[p] > 0.0 else -1.0)
-        else:
-            x[p] = (x[p] - (mean[j] if centred != 0 else 0.0)) * unit[j]
+        x[p] = measured(u, kind(u, at[p]) * u.every, x[p]) if at[p] != u.dim else u.constant
+
+
+@inner
+def scaled_dense(u: Any, x: Any, to: Any, n: int) -> None:
+    """Standardise a dense row of n numbers, the constant among them"""
+    unit, mean = reals(u.unit), reals(u.means)
+    if any_beyond(u, x, FEW):
+        for j in range(u.dim):
+            to[j] = measured(u, j, x[j])
+    else:
+        for j in range(u.dim):
+            to[j] = (x[j] - mean[j]) * unit[j]
+    if n > u.dim:
+        to[u.dim] = u.constant
 
 
 @inner
@@ -168,14 +266,14 @@ def scaled(rows: Any, i: int, n: int) -> Any:
     to, used = reals(out.values), 0
     for k in range(n):
         x, at, length = row(rows, i + k)
-        for p in range(length):
-            to[used + p] = x[p]
-        if rows.sparse != 0:
+        if rows.sparse == 0:
+            scaled_dense(u, x, reals(out.values + 8 * used), length)
+        else:
             features = indices(out.indices)
             for p in range(length):
-                features[used + p] = at[p]
+                to[used + p], features[used + p] = x[p], at[p]
             integers(out.start)[k], integers(out.stop)[k] = used, used + length
+            scale(u, out, k)
         reals(out.y)[k] = reals(rows.y)[i + k] - u.offset
         used += length
-        scale(u, out, k)
     return out

@@ -106,7 +106,7 @@ class AutoDiscount(Saveable):
     def _weigh(self, told: list[float], y: float) -> None:
         """w_k <- w_k (1 + e_k^2/(4 s^2))^(-5/2), s the noise; then a share of 1/(n + 10) of all is dealt out anew."""
         n, count = self.n, len(self.trackers)
-        error, errors = (y - self._mean(told)) ** 2, [(y - one) ** 2 for one in told]
+        error, *errors = [(y - one) * (y - one) for one in (self._mean(told), *told)]  # pow() is no product, to the bit
         if self.noise > 0.0:
             least = 4.0 * self.noise + min(errors)
             kept = [w * (least / (4.0 * self.noise + e)) ** 2.5 for w, e in zip(self.weights, errors)]

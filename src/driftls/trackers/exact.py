@@ -196,10 +196,11 @@ class RLS(SummingTracker):
         """
         if matrix is None:
             matrix, moment = self.sums()
-        seen = np.flatnonzero(self._state["gram"].any(axis=0))  # the rest of the matrix is the ridge alone
+        seen = np.flatnonzero(np.diag(self._state["gram"]))  # the rest of the matrix is the ridge alone
+        some = slice(None) if seen.size == self.inner else np.ix_(seen, seen)
         diagonal = np.diag(matrix).copy()
         units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-        scaled = (units[:, None] * matrix * units)[np.ix_(seen, seen)]
+        scaled = matrix[some] * units[seen] * units[seen, None]
         scaled[np.diag_indices(seen.size)] += LAST_DIGIT
         try:
             block = np.linalg.inv(scaled)
@@ -209,10 +210,14 @@ class RLS(SummingTracker):
             raise
         if least and not 0.0 < np.diag(block).max(initial=1.0) * least < 1.0:
             return False
+        block += block.T.copy()
+        block *= 0.5 * units[seen]
+        block *= units[seen, None]
         inverse = self._state["inverse"]
-        inverse[...] = 0.0
-        np.fill_diagonal(inverse, units**2)
-        inverse[np.ix_(seen, seen)] = units[seen, None] * (0.5 * (block + block.T)) * units[seen]
+        if seen.size < self.inner:
+            inverse[...] = 0.0
+            np.fill_diagonal(inverse, units**2)
+        inverse[some] = block
         self._state["coords"][0] = inverse @ moment
         self.frame["version"] += 1
         return True

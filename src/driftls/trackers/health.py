@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FIRST, FACTOR = 1_000, 10  # rows after which it is asked, and how many times as many until the next time
 GOOD = 0.5  # of the variance of y: a smaller error is not looked into
 LEARNED, MARGIN = 0.5, 0.25  # of what the rows allow, and of the variance of y: less is not worth a warning
-SAMPLE, ROUNDS = 4_000, 30  # rows of the probe, and its steps
+SAMPLE, ROUNDS = 2_000, 30  # rows of the probe, and its steps
 ALIKE = 30.0  # sizes of features, largest over median, that a scheme in raw units copes with
 
 
@@ -98,20 +98,21 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
 
     By conjugate gradients, with features in units of their size: O(nnz) a step, whatever the tracker's scheme is.
     """
-    from scipy.sparse.linalg import lsqr, norm  # which few need
+    from scipy.sparse.linalg import lsqr  # which few need
 
-    features: Any = slice(None)
-    all_sizes = np.zeros(X.shape[1])
-    if not isinstance(X, np.ndarray):  # those that these rows have
-        features, place = np.unique(X.indices, return_inverse=True)
-        X = type(X)((X.data, place, X.indptr), shape=(len(y), features.size))
-    lengths = np.linalg.norm(X, axis=0) if isinstance(X, np.ndarray) else norm(X, axis=0)
-    all_sizes[features] = sizes = np.asarray(lengths) / np.sqrt(max(len(y), 1))
-    unit = np.divide(1.0, sizes, out=np.zeros(sizes.size), where=sizes > 0.0)
+    if isinstance(X, np.ndarray):
+        sizes = np.sqrt(np.einsum("ij,ij->j", X, X) / max(len(y), 1))
+        X = X * np.divide(1.0, sizes, out=np.zeros(sizes.size), where=sizes > 0.0)
+    else:  # by the features that these rows have
+        sizes = np.sqrt(np.bincount(X.indices, X.data * X.data, X.shape[1]) / max(len(y), 1))
+        here, used = sizes[X.indices], sizes > 0.0
+        data = np.divide(X.data, here, out=np.zeros(here.size), where=here > 0.0)
+        place = np.maximum(np.cumsum(used) - 1, 0)[X.indices]
+        X = type(X)((data, place, X.indptr), shape=(len(y), max(int(used.sum()), 1)))
     # a ridge of 1
-    theta = unit * lsqr(X[0::2] * unit, y[0::2], damp=1.0, atol=1e-10, btol=1e-10, iter_lim=ROUNDS)[0]
+    theta = lsqr(X[0::2], y[0::2], damp=1.0, atol=1e-10, btol=1e-10, iter_lim=ROUNDS)[0]
     left, around = y[1::2] - X[1::2] @ theta, y[1::2] - y[0::2].mean()
-    return float(left @ left) / max(float(around @ around), 1e-300), all_sizes
+    return float(left @ left) / max(float(around @ around), 1e-300), sizes
 
 
 def cause(tracker: Machine, sizes: NDArray[np.float64]) -> str:

@@ -155,16 +155,18 @@ class Machine(Saveable):
 
     def look(self) -> None:
         """Take new units from what was seen, and rewrite what was learned in them."""
-        if self.units is not None and (change := self.units.look()) is not None:
-            self.change_units(change)
+        if self.units is not None:
+            if (change := self.units.look()) is not None:
+                self.change_units(change)
+            self.settle()
 
     def settle(self) -> bool:
-        """A policy has taken a look: come closer to the target, where that is cheap now; whether theta has moved."""
+        """A look was taken: come closer to the target, where that is cheap now; whether theta has moved."""
         return False
 
     @abstractmethod
     def change_units(self, change: Change) -> None:
-        """Rewrite the state, which is linear in the rows, and the rows held, in new units."""
+        """Rewrite the state, which is linear in the rows, and the rows held, in new units; `settle` has to follow."""
 
     def grow(self, dim: int) -> None:
         """Take `dim` features from now on, as if there had been so many from the start: the new ones were always 0."""

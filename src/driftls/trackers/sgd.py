@@ -25,7 +25,7 @@ from driftls.trackers.sums import gram_of
 from driftls.units import Change
 
 SWEEPS = 8  # conjugate gradient steps at a look
-SETTLE_FROM = 1.2  # of the rows that there were the last time: looks may come more often than n grows
+SETTLE_FROM = 1.5  # of the rows that there were the last time: looks may come more often than n grows
 STEPS = 8  # more steps track closer, at a cost in proportion
 AVERAGING = {None: gd.LAST, "polyak": gd.POLYAK, "tail": gd.TAIL}
 
@@ -231,6 +231,7 @@ class _TableTracker(StochasticTracker):
 
     shapes: ClassVar[dict[str, Shape]] = {"residual": ("rows",)}
     numbers = ("forgotten", "settled", "accounted")
+    _moved = False  # to where residuals and their gradients are yet to be found
 
     def attend(self) -> None:
         X, y = self.history.matrix()
@@ -239,20 +240,18 @@ class _TableTracker(StochasticTracker):
     def _move_to(self, theta: NDArray[np.float64], change: Change) -> None:
         self._state["coords"][0][change.learned] = theta
         self.frame.set(a=1.0, b=0.0)
-        self._polish(0)
+        self._moved = True
 
-    def look(self) -> None:
-        super().look()
-        self.settle()
-
-    def settle(self, least: float = SETTLE_FROM) -> bool:
-        """A few conjugate gradient steps over the rows held, if there are enough new ones; `look` says when."""
+    def settle(self) -> bool:
+        """A few conjugate gradient steps over the rows held, if there are enough new ones; residuals, if units changed."""
         with self.lock:
-            if not len(self) or len(self) < least * self.frame["settled"]:
-                return False
-            self._polish(SWEEPS)
-            self.frame["settled"] = len(self)
-            return True
+            enough = len(self) > 0 and len(self) >= SETTLE_FROM * self.frame["settled"]
+            if enough or self._moved:
+                self._polish(SWEEPS if enough else 0)
+                self._moved = False
+            if enough:
+                self.frame["settled"] = len(self)
+            return enough
 
     def _polish(self, sweeps: int) -> None:
         with self._scratch():
