@@ -1,12 +1,13 @@
 """This tree against another one: the same programs in alternating processes, and ratios of their processor time.
 
-    python -m benchmarks core --against OTHER/src [--quick] [--only cold again loops rounds day warmup] [--seeds N]
+    python -m benchmarks core --against OTHER/src [--quick] [--only PART ...] [--seeds N]
 
 `cold`: processor seconds of a process from nothing to the first result, with an empty cache; `again`: the same with
-the cache that it left. `loops`, `rounds`, `day`: microseconds once all is compiled. `warmup`: processor seconds of
-`driftls warmup` with an empty cache, only if it is asked for. Ratios are of the least to the least; the range is that
-of the pairs of processes: on a busy machine two equal trees differ by 10% and more, so take many pairs (--seeds) before
-you believe a difference. `same` says whether decisions, or theta to nine digits, are equal.
+the cache that it left. `loops`, `rounds`, `day`: microseconds once all is compiled, of each tree's own defaults;
+`raw-loops`, `raw-rounds`, `raw-day`: of the same model in both, as 0.1 had it (no units, no intercept, all rows kept).
+`warmup`: processor seconds of `driftls warmup` with an empty cache, only if it is asked for. Ratios are of the least to
+the least; the range is that of the pairs of processes: on a busy machine two equal trees differ by 10% and more, so take
+many pairs (--seeds) before you believe a difference. `same` says whether decisions, or theta to nine digits, are equal.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -90,22 +90,38 @@ def simulated(make: Callable[[], Any], rounds: int, dim: int, nnz: int | None = 
     return program, rounds
 
 
-def loops() -> dict[str, tuple[Program, int]]:
+def made(name: str, dim: int, raw: bool) -> Any:
+    """A tracker of this name; raw: with 0.1's defaults, where a tree has others: no units, no intercept, all rows kept."""
+    module = importlib.import_module("driftls.trackers")
+    settings: dict[str, Any] = {} if name in ("RLS", "CD") else {"seed": 0}
+    if raw and hasattr(module, "RAW"):
+        settings |= module.RAW
+        if "seed" in settings:
+            settings["history"] = importlib.import_module("driftls.history").Growing()
+    return getattr(module, name)(dim, **settings)
+
+
+def exact(dim: int, raw: bool) -> Any:
     from driftls.policies import LinUCB
-    from driftls.trackers import CD, GD, RLS, SAGA
+
+    return LinUCB(tracker=made("RLS", dim, raw), seed=0) if raw else LinUCB(dim, seed=0)
+
+
+def loops(raw: bool = False) -> dict[str, tuple[Program, int]]:
+    from driftls.policies import LinUCB
     from driftls.widths import DiagonalWidth
 
     def fast(dim: int) -> Any:
-        return LinUCB(tracker=SAGA(dim, seed=0), width=DiagonalWidth(), seed=0)
+        return LinUCB(tracker=made("SAGA", dim, raw), width=DiagonalWidth(), seed=0)
 
     return {
-        "SAGA(136).partial_fit": fitted(lambda: SAGA(136, seed=0), 8000, 136),
-        "GD(136).partial_fit": fitted(lambda: GD(136, seed=0), 8000, 136),
-        "RLS(136).partial_fit": fitted(lambda: RLS(136), 1000, 136),
-        "CD(136).partial_fit": fitted(lambda: CD(136), 2000, 136),
-        "SAGA, sparse 10 of 100,000": fitted(lambda: SAGA(100_000, seed=0), 8000, 100_000, 10),
-        "SAGA, sparse 50 of 100,000": fitted(lambda: SAGA(100_000, seed=0), 4000, 100_000, 50),
-        "simulate LinUCB(136)": simulated(lambda: LinUCB(136, seed=0), 1024, 136),
+        "SAGA(136).partial_fit": fitted(lambda: made("SAGA", 136, raw), 8000, 136),
+        "GD(136).partial_fit": fitted(lambda: made("GD", 136, raw), 8000, 136),
+        "RLS(136).partial_fit": fitted(lambda: made("RLS", 136, raw), 1000, 136),
+        "CD(136).partial_fit": fitted(lambda: made("CD", 136, raw), 2000, 136),
+        "SAGA, sparse 10 of 100,000": fitted(lambda: made("SAGA", 100_000, raw), 8000, 100_000, 10),
+        "SAGA, sparse 50 of 100,000": fitted(lambda: made("SAGA", 100_000, raw), 4000, 100_000, 50),
+        "simulate LinUCB(136)": simulated(lambda: exact(136, raw), 1024, 136),
         "simulate SAGA + diagonal, 136": simulated(lambda: fast(136), 2048, 136),
         "simulate SAGA + diagonal, 15 of 100,000": simulated(lambda: fast(100_000), 4096, 100_000, 15),
     }
@@ -134,10 +150,9 @@ def rounds_of(make: Callable[[], Any], arms: list[Any], **ids: Any) -> tuple[Pro
     return program, len(arms)
 
 
-def rounds() -> dict[str, tuple[Program, int]]:
+def rounds(raw: bool = False) -> dict[str, tuple[Program, int]]:
     from driftls.policies import DisjointLinUCB, LinUCB
-    from driftls.trackers import SAGA
-    from driftls.widths import DiagonalWidth
+    from driftls.widths import DiagonalWidth, ExactWidth
 
     def split(count: int, dim: int, nnz: int | None = None, K: int = 20) -> list[Any]:
         X, _ = rows(count * K, dim, nnz)
@@ -146,7 +161,7 @@ def rounds() -> dict[str, tuple[Program, int]]:
     X, y = rows(2000, 136)
 
     def updates() -> Callable[[], Any]:
-        tracker = SAGA(136, seed=0)
+        tracker = made("SAGA", 136, raw)
 
         def run() -> Any:
             for x, target in zip(X, y):
@@ -156,40 +171,43 @@ def rounds() -> dict[str, tuple[Program, int]]:
         return run
 
     def fast(dim: int) -> Callable[[], Any]:
-        return lambda: LinUCB(tracker=SAGA(dim, seed=0), width=DiagonalWidth(), seed=0)
+        return lambda: LinUCB(tracker=made("SAGA", dim, raw), width=DiagonalWidth(), seed=0)
 
-    return {
+    def disjoint() -> Any:
+        return DisjointLinUCB(136, seed=0, **({"tracker": made("RLS", 136, raw), "width": ExactWidth()} if raw else {}))
+
+    found = {
         "SAGA(136).update": (updates, 2000),
-        "LinUCB(136)": rounds_of(lambda: LinUCB(136, seed=0), split(500, 136)),
+        "LinUCB(136)": rounds_of(lambda: exact(136, raw), split(500, 136)),
         "SAGA + diagonal, 136": rounds_of(fast(136), split(1000, 136)),
-        "LinUCB(1000)": rounds_of(lambda: LinUCB(1000, seed=0), split(300, 1000)),
         "SAGA + diagonal, 15 of 136, sparse": rounds_of(fast(136), split(1000, 136, 15)),
-        "LinUCB(100000), 15 non-zeros": rounds_of(lambda: LinUCB(100_000, seed=0), split(1000, 100_000, 15)),
-        "DisjointLinUCB(136), 40 ids": rounds_of(
-            lambda: DisjointLinUCB(136, seed=0), split(500, 136, 10, K=1), ids=list(range(40))
-        ),
+        "SAGA + diagonal, 15 of 100,000, sparse": rounds_of(fast(100_000), split(1000, 100_000, 15)),
+        "DisjointLinUCB(136), 40 ids": rounds_of(disjoint, split(500, 136, 10, K=1), ids=list(range(40))),
     }
+    if not raw:  # whose parts are others in each tree
+        found["LinUCB(1000)"] = rounds_of(lambda: LinUCB(1000, seed=0), split(300, 1000))
+        found["LinUCB(100000), 15 non-zeros"] = rounds_of(lambda: LinUCB(100_000, seed=0), split(1000, 100_000, 15))
+    return found
 
 
 # -- the day ---------------------------------------------------------------------------------------------------------
 
 
-def day() -> dict[str, tuple[Program, int]]:
+def day(raw: bool = False) -> dict[str, tuple[Program, int]]:
     from driftls.logs import synthetic_day
     from driftls.policies import DisjointLinUCB
-    from driftls.trackers import SAGA
-    from driftls.widths import DiagonalWidth
+    from driftls.widths import DiagonalWidth, ExactWidth
 
     lines = 50_000
-    log, made = synthetic_day(lines=lines, seed=1), dict[Any, Any]()
+    log, drawn_once = synthetic_day(lines=lines, seed=1), dict[Any, Any]()
     drawn = log.blocks
 
     def blocks(*arguments: Any, **named: Any) -> Any:
         """Drawn once, in the replay that warms up."""
         key = arguments, *sorted(named.items())
-        if key not in made:
-            made[key] = list(drawn(*arguments, **named))
-        return iter(made[key])
+        if key not in drawn_once:
+            drawn_once[key] = list(drawn(*arguments, **named))
+        return iter(drawn_once[key])
 
     object.__setattr__(log, "blocks", blocks)
 
@@ -203,15 +221,21 @@ def day() -> dict[str, tuple[Program, int]]:
         return program, lines
 
     def fast() -> Any:
-        return DisjointLinUCB(136, tracker=SAGA(136), width=DiagonalWidth(), seed=0)
+        return DisjointLinUCB(136, tracker=made("SAGA", 136, raw), width=DiagonalWidth(), seed=0)
+
+    def disjoint() -> Any:
+        return DisjointLinUCB(136, seed=0, **({"tracker": made("RLS", 136, raw), "width": ExactWidth()} if raw else {}))
 
     return {
-        "replay DisjointLinUCB(136)": replayed(lambda: DisjointLinUCB(136, seed=0)),
+        "replay DisjointLinUCB(136)": replayed(disjoint),
         "replay SAGA + diagonal an article": replayed(fast),
     }
 
 
-PARTS = {"loops": loops, "rounds": rounds, "day": day}
+PARTS = {
+    **{"loops": loops, "rounds": rounds, "day": day},
+    **{"raw-loops": partial(loops, True), "raw-rounds": partial(rounds, True), "raw-day": partial(day, True)},
+}
 
 
 def digest(found: Any) -> int:

@@ -162,7 +162,7 @@ def sparse_rows(X: Any, called: str) -> Rows:
             raise InputError(f"{called} must be a matrix of real numbers, got a sparse matrix of {X.dtype}.")
         if X.format == "csr":
             shape = (1, *X.shape)[-2:]
-            rows = Rows(X.indices, X.data, X.indptr, shape[1])
+            rows = Rows(small(X.indices), X.data if X.data.dtype is FLOAT else as_float(X.data), X.indptr, shape[1])
             return (
                 rows if rows.plain() and X.indptr.size == shape[0] + 1 else pointed(X.indptr, X.indices, X.data, shape)
             )
@@ -174,6 +174,14 @@ def sparse_rows(X: Any, called: str) -> Rows:
         raise InputError(
             f"{called} is not a valid sparse matrix: {error}. Build it anew. Nothing was changed."
         ) from None
+
+
+def small(indices: Any) -> Any:
+    """Indices as the stage has them, where they fit: SciPy makes longer ones of whatever was sliced from longer ones."""
+    if indices.dtype is INDEX:
+        return indices
+    converted = indices.astype(INDEX)
+    return converted if (converted == indices).all() else indices
 
 
 def pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int], *, blocks: bool = False) -> Rows:
