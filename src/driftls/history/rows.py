@@ -22,7 +22,7 @@ SPARSE: dict[str, Shape] = {
     **{"y": ("rows",), "start": ("rows", np.int64), "stop": ("rows", np.int64)},
     **{"indices": ("entries", np.int32), "values": ("entries",)},
 }
-FIRST_BYTES = 1 << 16
+FIRST_BYTES, FIRST_ENTRIES = 1 << 16, 16  # of the first rows, and of a sparse one
 ROWS_KEPT = 100_000  # a model, by default: docs/math/history.md has why so many, and why the newest
 CLOSED = "this history was closed. Load the tracker again to go on with its rows."
 
@@ -74,8 +74,8 @@ class History:
             raise SettingsError("a history serves one tracker. Give each tracker a history of its own.")
         self.dim, self.sparse = dim, sparse
         if self.kind != NOTHING:
-            first = self._most(max(16, FIRST_BYTES // (8 if sparse else 8 * dim)))
-            self._resize(first, 16 * first if sparse else 0)
+            first = self._most(max(16, FIRST_BYTES // (24 + 12 * FIRST_ENTRIES if sparse else 8 * dim)))
+            self._resize(first, FIRST_ENTRIES * first if sparse else 0)
 
     def unopen(self) -> None:
         """Nothing was stored yet: the first rows were refused, and the next ones decide again."""
