@@ -536,3 +536,19 @@ def test_a_table_that_is_refused_leaves_names_and_counts_as_they_were(make):
             features.table(bad)
         assert (features.to_header(), features.missing, str(features)) == before
     assert features.table([{"city": "Rome", "age": 2}]).nnz == 3
+
+
+def test_a_refused_record_with_new_names_leaves_what_was_missing_counted() -> None:
+    features = Features()
+    for _ in range(3):
+        features.arms({"city": None, "age": 3.0}, [{"id": "a", "colour": "red"}])
+    names, before = features.names, features.missing
+    assert before == {"city": 3, "age": 0, "item.id": 0, "item.colour": 0}
+    for user, items in (({"shoe": 44.0, "age": math.inf}, ["a"]), ({"age": 3.0, "hat": "top"}, ["b", {"id": []}, 1.5])):
+        with pytest.raises(InputError):
+            features.arms(user, items)
+        assert features.names == names
+        assert features.missing.keys() == before.keys()
+        assert features.missing["city"] >= 3
+    features.arms({"hat": "top"}, ["b"])
+    assert features.names == [*names, "hat=top", "item.id=b"]

@@ -1,6 +1,7 @@
 """Policies that are given features: users and items as dicts, pools of them, and copies that only choose."""
 
 import json
+import threading
 
 import numpy as np
 import pandas as pd
@@ -243,3 +244,50 @@ def test_a_question_with_names_never_seen_changes_nothing_and_they_count_for_not
         assert policy.dim == dim < features.dim
     policy.choose(new, ITEMS)
     assert "shoe" in features.missing
+
+
+@pytest.mark.parametrize("kind", [LinUCB, DisjointLinUCB])
+def test_a_question_in_another_thread_leaves_no_new_name_out_of_what_is_learned(kind):
+    """Two policies share one vocabulary: one is asked just when the other has met names, and is about to grow."""
+    features = Features()
+    asked, learns = (kind(features=features, seed=0) for _ in range(2))
+    for policy in (asked, learns):
+        taught(policy, 3)
+    make, question, begun, over = features.arms, asked._question, threading.Event(), threading.Event()
+
+    def answer(*round_):
+        begun.set()
+        over.wait(60.0)
+        return question(*round_)
+
+    asked._question = answer
+    thread = threading.Thread(target=asked.scores, args=({"city": "Oslo"}, ITEMS))
+
+    def arms(*made_of):
+        rows = make(*made_of)
+        if threading.current_thread() is not thread:
+            thread.start()
+            begun.wait(60.0)
+        return rows
+
+    user = {"tags": [f"word {k}" for k in range(100)]}
+    features.arms = arms
+    try:
+        learns.learn(user, 1.0, items=ITEMS, arm=1)
+    finally:
+        over.set()
+        thread.join()
+        del features.arms
+    assert learns.dim >= features.dim > 100 > asked.dim
+    tracker = learns.model("b") if learns.disjoint else learns.tracker
+    row = tracker.history.matrix()[0][-1:] if len(tracker.history) else tracker.frame.arrays["b"]
+    assert np.count_nonzero(row.toarray() if sp.issparse(row) else row) >= 100
+
+
+def test_a_frozen_copy_that_meets_names_does_not_tell_the_policy():
+    policy = LinUCB(features=Features(), seed=0)
+    taught(policy, 5)
+    frozen, before, dim = policy.freeze(), str(policy.features), policy.features.dim
+    frozen.choose({"tags": [f"word {k}" for k in range(100)]}, ITEMS)
+    assert frozen.dim >= frozen.features.dim > 100 > policy.features.dim == dim
+    assert str(policy.features) == before

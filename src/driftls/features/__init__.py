@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import Any
 
 from driftls.errors import FileFormatError, NewerFileError
-from driftls.features.base import VERSION, FeatureMap, question, resized
+from driftls.features.base import VERSION, FeatureMap, resized
 from driftls.features.crossed import CrossedArms
 from driftls.inputs import Rows
 
 __all__ = [
     "CrossedArms", "FeatureMap", "Features", "OuterProduct", "Pool", "Rows", "UserArmCrosses", "UserOnly",
-    "from_header", "is_records", "question", "resized",
+    "from_header", "is_records", "resized",
 ]  # fmt: skip
 
 KINDS = ("Features", "OuterProduct", "UserOnly", "UserArmCrosses")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ class FeatureMap(ABC):
     """A map from users and items to arms; saved with the policy that learned with it."""
 
     grows = False  # whether `dim` grows as names come: policies that are given such features grow with them
-    asked: int | None = None  # during a question, the number of features that there are
 
     @property
     @abstractmethod
@@ -48,11 +47,6 @@ class FeatureMap(ABC):
     def to_header(self) -> dict[str, Any]:
         """What a file keeps, as plain numbers, texts and lists."""
         return {"features": type(self).__name__, "version": VERSION, **self._settings()}
-
-
-def question(features: FeatureMap | None, dim: int) -> AbstractContextManager[None]:
-    """A question to a policy that may have features; see `FeatureMap.asking`."""
-    return nullcontext() if features is None else features.asking(dim)
 
 
 def resized(rows: Rows, dim: int) -> Rows:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftls.errors import ColumnWarning, InputError, MissingNumberWarning, SettingsError
-from driftls.features.names import Coded
+from driftls.features.names import LOW, Coded
 
 Key = str | int | None  # a category, a place in a list of numbers, or the number itself
 NUMBERS = frozenset({bool, int, float})
@@ -151,6 +151,13 @@ class Space:
             column.present, codes = known[name]
             while len(column.codes) > codes:
                 column.codes.popitem()  # the newest
+
+    def cut(self, size: int, columns: int) -> None:
+        """Forget names of a vocabulary from this index on, and columns beyond so many."""
+        self.columns = dict(list(self.columns.items())[:columns])
+        for column in self.columns.values():
+            column.codes = {key: code for key, code in column.codes.items() if code & LOW < size}
+        self.names = sum(len(column.codes) for column in self.columns.values())
 
     def missing(self) -> dict[str, int]:
         """Of the records so far, how many lacked each column."""

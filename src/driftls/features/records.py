@@ -97,6 +97,7 @@ class Features(FeatureMap):
         self._have_user(16)
         self._have_room(256, 64)
         self._lock, self._token, self._rows_made = RLock(), object(), 0
+        self._asked: int | None = None  # during a question, the number of features that there are
 
     # -- what it says of itself ----------------------------------------------------------------------------------------
 
@@ -163,14 +164,15 @@ class Features(FeatureMap):
         with self._lock:
             codes: list[int] = []
             values: list[float] = []
-            size = self.dim
+            size, known = self.dim, (len(self._users.columns), len(self._items.columns))
             try:
                 self._users.add(record, codes, values)
                 pool = self._pool(items)
             except InputError:
-                if self.dim > size and self.asked is None:  # to know what else has changed would cost every call
-                    self._index.cut(size)
-                    self._forget()
+                if self.dim > size:  # a refused record stays counted: to know its columns would cost every call
+                    self._cut(size)
+                    self._users.cut(size, known[0])
+                    self._items.cut(size, known[1])
                 raise
             n, count = len(codes), len(pool.items)
             if n > self._user_code.size:
@@ -182,8 +184,8 @@ class Features(FeatureMap):
             longest = (1 + n) * (1 + pool.longest)
             most = count * longest if self._crossed.size else pool.most + n * count
             rows = self._assembled(count, most, longest)
-            if self.asked is not None:
-                return resized(rows, self.asked)
+            if self._asked is not None:
+                return resized(rows, self._asked)
             self._tell(count)
             return rows
 
@@ -298,7 +300,7 @@ class Features(FeatureMap):
         if most > self._room or longest > self._longest or count >= self._start.size:
             self._have_room(2 * max(most, count), 2 * longest)
         end = int(assemble(index.frame, 0, count))
-        if self._users.names + self._items.names > NAMES and self.asked is None:
+        if self._users.names + self._items.names > NAMES and self._asked is None:
             self._forget()
         return Rows(self._indices[:end].copy(), self._values[:end].copy(), self._start[: count + 1].copy(), self.dim)
 
@@ -340,11 +342,11 @@ class Features(FeatureMap):
     def asking(self, dim: int) -> Iterator[None]:
         """For a question about `dim` features: names that are new count for nothing, and nothing is kept of them."""
         with self._lock:
-            mark, self.asked = self._mark(), min(self.dim, dim)
+            mark, self._asked = self._mark(), min(self.dim, dim)
             try:
                 yield
             finally:
-                self.asked = None
+                self._asked = None
                 self._back(*mark)
 
     def _mark(self) -> tuple[int, Any, Any]:
@@ -353,11 +355,15 @@ class Features(FeatureMap):
     def _back(self, size: int, users: Any, items: Any) -> None:
         """As all was at that mark."""
         if self.dim > size:
-            self._index.cut(size)
-            self._last, self._at = (None, None), None
+            self._cut(size)
         self._users.back(users)
         self._items.back(items)
         self._untold.clear()
+
+    def _cut(self, size: int) -> None:
+        """Names from this index on are not known any more."""
+        self._index.cut(size)
+        self._last, self._at = (None, None), None
 
     def _forget(self) -> None:
         for space in (self._users, self._items):

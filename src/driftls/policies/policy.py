@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from driftls.draws import Seed
 from driftls.errors import InputError, SettingsError
-from driftls.features import FeatureMap, question, resized
+from driftls.features import FeatureMap, resized
 from driftls.inputs import Rows, is_sparse, sparse_rows
 from driftls.persistence import Saveable
 from driftls.policies.arm_index import plain_id
@@ -23,6 +22,7 @@ from driftls.policies.evidence import Strength
 from driftls.policies.files import common
 from driftls.policies.keys import Keys, row_of, waiting_of
 from driftls.policies.models import Models
+from driftls.policies.questions import Questions
 from driftls.trackers import Tracker
 from driftls.trackers.settings import whole_number
 from driftls.units import Units
@@ -55,7 +55,7 @@ class Policy(Saveable):
         self._models = Models(dim, width, seed, disjoint=self.disjoint)
         self.frame = self._models.frame
         self.frame.set(kappa=0.0 if kappa is None else kappa, sigmas=sigmas if kappa is None else 0.0, epsilon=epsilon)
-        self.keys = Keys()
+        self.keys, self.questions = Keys(), Questions()
         self.features = features  # how arms are made of events or records; saved with the policy
         self.frozen = False
 
@@ -284,58 +284,21 @@ class Policy(Saveable):
     def _answered(self) -> None:
         """A question is over."""
 
-    # -- questions -----------------------------------------------------------------------------------------------
+    # -- questions: no answer changes anything -------------------------------------------------------------------
 
     def scores(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
         """theta.x + kappa width(x) of each arm."""
-        if self.width.samples:
-            raise InputError("scores that are sampled change with every choice. Use a width that is not sampled.")
-        with self._asking() as who:
-            count = who._question(arms, items, ids)
-            who._models.choose(count, only_scores=True)
-            return who._models.scores[:count].copy()  # type: ignore[no-any-return]
+        return self.questions.scores(self, arms, items, ids)
 
     def widths(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
         """How sure the policy is of each arm, before kappa."""
-        with self._asking() as who:
-            return who._models.widths(who._question(arms, items, ids, whole=True))  # type: ignore[no-any-return]
+        return self.questions.widths(self, arms, items, ids)
 
     def probabilities(
         self, arms: Any, items: Any = None, *, ids: Any = None, allowed: Any = None
     ) -> NDArray[np.float64]:
         """How likely each arm is to be chosen now, if nothing but epsilon is random."""
-        with self.lock:
-            if self.epsilon < 1.0 or self.disjoint:
-                scores = self.scores(arms, items, ids=ids)
-            else:
-                with question(self.features, self.dim):
-                    rows, count, _ = self._round(arms, items, ids)
-                look_at(rows)
-                scores = np.zeros(count)
-            open_ = np.ones(scores.size, bool) if allowed is None else allowed_arms(allowed, scores.size) != 0
-            share = np.where(open_, self.epsilon / open_.sum(), 0.0)
-            share[int(np.argmax(np.where(open_, scores, -np.inf)))] += 1.0 - self.epsilon
-            return share
-
-    @contextmanager
-    def _asking(self) -> Iterator[Any]:
-        """Who answers a question: this policy, whose draws are put back; or a copy, where it would have to change."""
-        with self.lock:
-            models = self._models
-            ready = len(models) and models.draws.cursor[0] + self.frame["draws"] <= models.draws.tape.size
-            who: Policy = self if ready else copy.deepcopy(self)
-            models = who._models
-            widths = [model.width for model in models.each()] if models.need > 1 else []
-            cursor, kept = int(models.draws.cursor[0]), [width.put_aside() for width in widths]
-            models.refilled = False
-            try:
-                with question(who.features, who.dim):
-                    yield who
-            finally:  # a tape that was filled up begins with what was unread
-                models.draws.cursor[0] = 0 if models.refilled else cursor
-                for width, aside in zip(widths, kept):
-                    width.put_back(aside)
-                who._answered()
+        return self.questions.probabilities(self, arms, items, ids, allowed=allowed)
 
     # -- users and items as people have them ---------------------------------------------------------------------
 
@@ -349,7 +312,7 @@ class Policy(Saveable):
     def _fitting(self, rows: Any) -> Any:
         """Rows that the policy's features made, as long as its models; which grow with a vocabulary."""
         rows = rows if type(rows) is Rows else sparse_rows(rows, "arms")
-        if rows.dim > self.dim and getattr(self.features, "asked", None) is None:
+        if rows.dim > self.dim and not self.questions.under_way:
             self.grow(max(rows.dim, 2 * self.dim))  # by a factor: what is copied stays in proportion
         return resized(rows, self.dim)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from driftls.draws import Seed
@@ -47,7 +46,3 @@ class Random(SharedPolicy):
     def _features_of(self, arms: Any) -> int:
         shape: Any = getattr(as_block(arms), "shape", ()) if self.any_dim else ()
         return int(shape[1]) if len(shape) == 2 and shape[1] else self.dim
-
-    def probabilities(self, *arms: Any, **how: Any) -> Any:
-        """How likely each arm is to be chosen now."""
-        return super(Random, copy.deepcopy(self) if self.any_dim else self).probabilities(*arms, **how)
