@@ -365,6 +365,12 @@ def diagonal_width2(x, M):
     return sum(x[j] ** 2 / M[j, j] for j in range(len(x)) if x[j] != 0.0)
 
 
+def best(scores):
+    """The first of the scores that are within 1e-9 of the highest"""
+    scores = np.asarray(scores)
+    return int(np.flatnonzero(scores >= scores.max() - 1e-9 * abs(scores.max()))[0])
+
+
 class LinUCB:
     """theta = A^-1 b, scores theta.x + kappa sqrt(x'A^-1 x), A = ridge I + sum x x'; kappa given, or sigmas times
     sqrt((1/n) sum e^2/(1 + x'A^-1 x)) with the errors e and widths before each row

@@ -180,6 +180,8 @@ class Units:
         frame["fresh"] = 0
         unit, mean, scale, shift, least = fresh
         offset = frame["reward_sum"] / frame["rewards"] if frame["rewards"] and self.intercept else frame["offset"]
+        if abs(offset - frame["offset"]) <= 1e-12 * abs(offset):  # rewards that are all equal are no noise
+            offset = frame["offset"]
         before = frame["constant"]
         after = before if constant is None else constant
         if n > 64.0 and not force and max(moved, abs(after / before - 1.0)) < ENOUGH:

@@ -41,13 +41,29 @@ def test_decisions_and_kappa_are_those_of_the_oracle(kind, kappa):
         scores = np.array([oracle.score(x) for x in arms])
         np.testing.assert_allclose(policy.scores(kind(arms)), scores, atol=1e-9)
         k = policy.choose(kind(arms))
-        assert k == int(np.argmax(scores)), n
+        assert k == naive.best(scores), n
         y = float(arms[k].sum() + rng.normal())
         policy.learn(kind(arms), y, arm=k)
         oracle.learn(arms[k], y)
         assert policy.kappa == pytest.approx(oracle.kappa, rel=1e-10)
         assert policy.probability == 1.0
     np.testing.assert_allclose(policy.theta, oracle.theta, atol=1e-9)
+
+
+@pytest.mark.parametrize("ids", [None, list("abcd")], ids=["new arms", "arms that recur"])
+@pytest.mark.parametrize("size", [1e-30, 1.0, -1.0, 1e30])
+def test_the_first_of_those_that_tie_is_chosen(ids, size):
+    scores = size * np.array([1.0, 1.0 + 3e-9, 1.0 + 3.5e-9, 1.0 + 3.2e-9])
+    policy = LinUCB(tracker=RLS(4, **RAW), width=ExactWidth(), kappa=0.0, seed=0)
+    for k in range(4):
+        policy.learn(np.eye(4)[[k]], 2.0 * scores[k], arm=0)  # of which a ridge of 1 leaves half
+    for one in (policy, policy.freeze()):
+        np.testing.assert_allclose(one.scores(np.eye(4)), scores, rtol=1e-15)
+        for allowed in ([0, 1, 2, 3], [0, 2, 3], [2, 3], [0]):
+            best = allowed[naive.best(scores[allowed])]
+            assert one.choose(np.eye(4), ids=ids, allowed=allowed) == best
+            assert one.probabilities(np.eye(4), ids=ids, allowed=allowed)[best] == 1.0
+    assert policy.choose(np.eye(4), ids=ids) == (1 if size > 0.0 else 0)
 
 
 @pytest.mark.parametrize("name", ["LinUCB", "SAGA + phi", "Random", "one exact model an arm"])
@@ -99,7 +115,7 @@ def test_a_tracker_that_solves_when_asked_is_asked(tracker):
         runs.append(simulate(policy, environment, 80, engine=engine, points=range(1, 81)).traces)
         arms = environment.round(81).arms
         np.testing.assert_allclose(policy.scores(arms), arms @ policy.theta, atol=1e-12)
-        assert policy.choose(arms) == int(np.argmax(arms @ policy.theta))
+        assert policy.choose(arms) == naive.best(arms @ policy.theta)
     assert runs[0] == runs[1]
 
 
@@ -199,7 +215,7 @@ def test_more_arms_than_there_was_room_for(make):
         arms = rng.normal(size=(count, 8))
         ids = [f"{count} {k}" for k in range(count)]
         k = policy.choose(arms, ids=ids)
-        assert k == int(np.argmax(policy.scores(arms, ids=ids)))
+        assert k == naive.best(policy.scores(arms, ids=ids))
         policy.learn(arms, 1.0, arm=k, ids=ids)
 
 

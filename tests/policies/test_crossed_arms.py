@@ -67,7 +67,7 @@ def test_decisions_are_those_of_the_oracle():
         arms = CrossedArms(user(rng), rng.permutation(COUNT)[:3], count=COUNT)
         rows = arms.tocsr().toarray()
         k, reward = policy.choose(arms), float(rng.normal())
-        assert k == int(np.argmax([oracle.score(x) for x in rows]))
+        assert k == naive.best([oracle.score(x) for x in rows])
         policy.learn(arms, reward, arm=k)
         oracle.learn(rows[k], reward)
 
@@ -88,7 +88,7 @@ def test_in_the_units_of_the_users_features_they_are_scored_as_their_rows(make, 
         np.testing.assert_allclose(scores, policy.scores(arms.tocsr()), rtol=1e-10, atol=1e-13)
         np.testing.assert_allclose(policy.widths(arms), policy.widths(arms.tocsr()), rtol=1e-10, atol=1e-13)
         k = policy.choose(arms)
-        assert k == int(np.argmax(scores))
+        assert k == naive.best(scores)
         policy.learn(arms, float(rng.normal()), arm=k)
     x = arms.tocsr()[[k]]
     assert policy.tracker.predict(x)[0] == pytest.approx((x @ policy.theta)[0] + policy.tracker.intercept_)
@@ -250,7 +250,7 @@ def test_rows_after_crosses_that_were_only_learned_have_room_for_their_scores():
     rows = CrossedArms(user(rng), range(250), count).rows()
     chosen = policy.choose(rows)
     assert policy._models.slots.size >= 250
-    assert chosen == int(np.argmax(policy.scores(rows)))
+    assert chosen == naive.best(policy.scores(rows))
 
 
 @pytest.mark.parametrize("dim", [FEATURES * COUNT, FEATURES * 50])

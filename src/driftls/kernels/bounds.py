@@ -15,7 +15,7 @@ from typing import Any
 from driftls.kernels.learn import mean_of
 from driftls.kernels.parts import inner, integers, part, reals, tracker
 from driftls.kernels.rows import axpy, row
-from driftls.kernels.score import exact_score_all, exact_square, inverse_of, product, square_from, ucb
+from driftls.kernels.score import exact_score_all, exact_square, inverse_of, product, square_from, tied, ucb
 
 SLACK = 1.0 + 1e-6  # of a bound, for what is lost to rounding in between
 SCANS = 16  # for the highest bound of all; then the rest in order
@@ -79,8 +79,8 @@ def of_today(w: Any, o: Any, slot: int) -> bool:
 
 @inner
 def leads(scores: Any, k: int, best: int) -> bool:
-    """Whether arm k comes before the best so far: by its score, and among equals by its place"""
-    return best < 0 or scores[k] > scores[best] or (scores[k] == scores[best] and k < best)
+    """Whether arm k may come before the best so far: by its score, and among those that tie by its place"""
+    return best < 0 or scores[k] > scores[best] or (k < best and scores[k] >= tied(scores[best]))
 
 
 @part

@@ -9,6 +9,7 @@ import numpy as np
 from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM, has_room, mean_of, step_fault, take
 from driftls.kernels.parts import call, counts, entry, indices, inner, integers, reals, rows_at, tracker, units, width
 from driftls.kernels.rows import LARGEST, NOT_FINITE, index_fault, row, row_fault, uniform
+from driftls.kernels.score import tied
 from driftls.kernels.units import note, note_new, note_pool, note_reward, scale, scaled
 
 # Why a call came back, after the faults of rows and the statuses of learn.py
@@ -47,8 +48,8 @@ def score(p: Any, rows: Any, first: int, count: int, every: int, still: bool) ->
 
 
 @inner
-def pick(p: Any, count: int) -> int:
-    """The arm with the highest score, the first of equals, among those allowed; with probability epsilon any of them"""
+def best_of(p: Any, count: int) -> tuple[int, int]:
+    """The arm with the highest score, the first of those that tie with it, among those allowed; how many these are"""
     scores, allowed = reals(p.scores), integers(p.allowed)
     best, arms = -1, 0
     for k in range(count):
@@ -56,7 +57,18 @@ def pick(p: Any, count: int) -> int:
             arms += 1
             if best < 0 or scores[k] > scores[best]:
                 best = k
-    chosen = best
+    least = tied(scores[best])
+    for k in range(best):
+        if scores[k] >= least and (p.allowed == 0 or allowed[k] != 0):
+            return k, arms
+    return best, arms
+
+
+@inner
+def pick(p: Any, count: int) -> int:
+    """The best arm; with probability epsilon any of those allowed"""
+    best, arms = best_of(p, count)
+    chosen, allowed = best, integers(p.allowed)
     if p.epsilon > 0.0:
         u = uniform(p)
         if u < p.epsilon:
@@ -117,7 +129,10 @@ def note_round(p: Any, rows: Any, first: int, count: int, still: bool) -> None:
 
 @entry
 def choose(p: Any, i: int, n: int) -> float:
-    """The position of the arm to show among n, or minus what is wrong"""
+    """The position of the arm to show among n, or minus what is wrong
+
+    i = 1: only the scores are asked for, and which arm is the best; i = 2: nothing is noted of the arms
+    """
     rows, scores = rows_at(p.arms), reals(p.scores)
     w = width(integers(p.widths)[0 if p.disjoint == 0 else integers(p.slots)[0]])
     # before anything is drawn; in units, a number of a rare feature that is not finite would be cut, and not be noticed
@@ -133,9 +148,9 @@ def choose(p: Any, i: int, n: int) -> float:
             if fault != 0:
                 return -float(fault)
             break
-    if i != 0:  # only the scores were asked for
-        return 0.0
-    if rows.units != 0:
+    if i == 1:
+        return float(best_of(p, n)[0])
+    if i == 0 and rows.units != 0:
         note_round(p, rows, 0, n, False)
     return float(pick(p, n))
 

@@ -14,12 +14,19 @@ from driftls.kernels.parts import call, gemm, inner, integers, part, reals, trac
 from driftls.kernels.rows import dot, row
 
 SMALLEST_SCALE = 1e-100
+TIE = 1e-9  # of the best score
 
 
 @inner
 def ucb(mean: float, width2: float, kappa: float) -> float:
     """The upper end of a confidence interval"""
     return mean + kappa * np.sqrt(max(width2, 0.0))
+
+
+@inner
+def tied(best: float) -> float:
+    """The lowest score that counts as equal to this one: what is nearer may be rounding, which depends on units"""
+    return best - TIE * abs(best)
 
 
 # -- none: greedy -----------------------------------------------------------------------------------------------------

@@ -187,35 +187,26 @@ class Models:
             self.frame["fault_row"] = code // 8 - 1
             raise self.fault(code % 8)
 
-    def choose(self, count: int, allowed: Any = None, *, only_scores: bool = False) -> int:
-        """The arm of the highest score among the rows of the stage, or among those that are allowed."""
+    def choose(self, count: int, allowed: Any = None, *, ask: bool = False, frozen: bool = False) -> int:
+        """The arm to show among the rows of the stage, or among those that are allowed.
+
+        ask: which has the highest score, and no more; frozen: what a kernel notes of the arms would be learning.
+        """
         if allowed is not None:
             self.frame["allowed"] = allowed
+        how = 1 if ask else 2 * frozen
         try:
-            while (chosen := kernels.choose.run(self.frame.pointer, only_scores, count)) == -kernels.NO_DRAWS:
+            while (chosen := kernels.choose.run(self.frame.pointer, how, count)) == -kernels.NO_DRAWS:
                 self.have_draws()
         finally:
             if allowed is not None:
                 self.frame["allowed"] = 0
         if chosen < 0.0:
             raise self.fault(int(-chosen))
-        if only_scores:
-            return 0
-        self.rounds += 1
-        if self.units is not None and self.units.asked:
+        self.rounds += not ask
+        if how == 0 and self.units is not None and self.units.asked:
             self._look()  # what was noted of these arms asks for other units of their features
         return int(chosen)
-
-    def choose_only(self, count: int, allowed: Any, epsilon: float) -> int:
-        """The same by the scores alone: what a kernel notes of the arms that it chooses from would be learning."""
-        self.choose(count, only_scores=True)
-        self.rounds += 1
-        open_ = np.arange(count) if allowed is None else np.flatnonzero(allowed)
-        best = chosen = int(open_[np.argmax(self.scores[open_])])
-        if epsilon and (u := self.draws.take(1)[0]) < epsilon:
-            chosen = int(open_[min(int(u / epsilon * open_.size), open_.size - 1)])
-        self.frame["probability"] = epsilon / open_.size + (1.0 - epsilon if chosen == best else 0.0)
-        return chosen
 
     def widths(self, count: int) -> NDArray[np.float64]:
         """The widths of the rows of the stage."""

@@ -137,8 +137,7 @@ class Policy(Saveable):
             rows, count, names = self._round(arms, items, ids)
             mask = None if allowed is None else allowed_arms(allowed, count)
             self._take(rows, count, names)
-            models = self._models
-            chosen = models.choose_only(count, mask, self.epsilon) if self.frozen else models.choose(count, mask)
+            chosen = self._models.choose(count, mask, frozen=self.frozen)
             if key is not None:
                 name = () if names is None else (names[chosen],)
                 self.keys.waiting[key] = waiting_of(*self._row_of(rows, chosen), name)

@@ -22,11 +22,9 @@ class Questions:
 
     def scores(self, policy: Any, *round_: Any) -> NDArray[np.float64]:
         """theta.x + kappa width(x) of each arm of a round: arms, items, ids."""
-        if policy.width.samples:
-            raise InputError("scores that are sampled change with every choice. Use a width that is not sampled.")
-        with self._asking(policy) as who:
+        with self._asking(policy, scores=True) as who:
             count = who._question(*round_)
-            who._models.choose(count, only_scores=True)
+            who._models.choose(count, ask=True)
             return who._models.scores[:count].copy()  # type: ignore[no-any-return]
 
     def widths(self, policy: Any, *round_: Any) -> NDArray[np.float64]:
@@ -36,22 +34,24 @@ class Questions:
 
     def probabilities(self, policy: Any, *round_: Any, allowed: Any) -> NDArray[np.float64]:
         """How likely each arm is to be chosen."""
-        with policy.lock:
-            if policy.epsilon < 1.0 or policy.disjoint:
-                scores = self.scores(policy, *round_)
+        scores = policy.epsilon < 1.0 or policy.disjoint
+        with self._asking(policy, scores=scores) as who:
+            if scores:
+                count = who._question(*round_)
             else:
-                with self._asking(policy) as who:
-                    rows, count, _ = who._round(*round_)
+                rows, count, _ = who._round(*round_)
                 look_at(rows)
-                scores = np.zeros(count)
-            open_ = np.ones(scores.size, bool) if allowed is None else allowed_arms(allowed, scores.size) != 0
-            share = np.where(open_, policy.epsilon / open_.sum(), 0.0)
-            share[int(np.argmax(np.where(open_, scores, -np.inf)))] += 1.0 - policy.epsilon
+            mask = np.ones(count, np.int64) if allowed is None else allowed_arms(allowed, count)
+            share = np.where(mask, policy.epsilon / mask.sum(), 0.0)
+            if scores:
+                share[who._models.choose(count, mask, ask=True)] += 1.0 - policy.epsilon
             return share
 
     @contextmanager
-    def _asking(self, policy: Any) -> Iterator[Any]:
+    def _asking(self, policy: Any, *, scores: bool = False) -> Iterator[Any]:
         """Who answers: the policy, whose draws are put back; or a copy of it, where it would have to change."""
+        if scores and policy.width.samples:
+            raise InputError("scores that are sampled change with every choice. Use a width that is not sampled.")
         with policy.lock:
             draws = policy._models.draws
             ready = len(policy._models) and draws.cursor[0] + policy.frame["draws"] <= draws.tape.size
