@@ -18,7 +18,7 @@ for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy is imported: nothing 
 from benchmarks.measure import Options, Table  # noqa: E402
 
 CORE = (
-    *("kernels", "trackers", "policies", "widths.py", "width_states.py", "inputs.py", "stage.py"),
+    *("kernels", "trackers", "policies", "widths.py", "width_base.py", "inputs.py", "stage.py"),
     *("history", "draws.py", "schedules.py", "units.py"),
 )
 LOOPS = (*CORE, "environments.py", "simulation.py")

@@ -9,93 +9,41 @@
 | `SampleWidth` | O(nnz) and O(d^2) a round | O(d^2) | Thompson sampling, exactly |
 | `NoWidth` | nothing | nothing | greedy |
 
-A width is settings alone. Its `open` makes what it keeps up while a tracker learns: a `WidthState`.
+As it is made a width is settings alone. Its `open` gives one that goes with a tracker, and follows what that learns.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import ctypes
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import Draws
 from driftls.errors import SettingsError
-from driftls.kernels import sampling
+from driftls.kernels import bounds, centred, phi, sampling, score
+from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
-from driftls.state import Arrays, Shape, refuse, widened
-from driftls.trackers import RLS, Tracker
+from driftls.schedules import ridge
+from driftls.state import Arrays, Shape, refuse
+from driftls.trackers import RAW, RLS, Tracker
 from driftls.units import Change
-from driftls.width_states import (
-    NO_INVERSE,
-    CentredState,
-    DiagonalState,
-    ExactState,
-    PhiState,
-    WidthState,
-    constant_ridge,
-    discount_of,
-)
+from driftls.width_base import Width, constant_ridge, discount_of
 
 __all__ = ["CentredWidth", "DiagonalWidth", "ExactWidth", "NoWidth", "PhiWidth", "SampleWidth", "Width"]
 
+FIRST_PRODUCTS = 64  # arms
+BLAS_FROM = 17  # features: for fewer a call of BLAS costs more than it saves
 LARGEST_DIM = 30_000  # of what is sampled from
-
-
-class Width:
-    """How wide the confidence interval of an arm is, or what is sampled in its place; settings alone."""
-
-    state: ClassVar[type[WidthState]]  # what it keeps up; takes its settings
-    keeps_arms: ClassVar[bool] = False  # something for each arm that recurs, in a slot
-    samples: ClassVar[bool] = False  # scores are random
-    lazy: ClassVar[bool] = False  # between two looks, a sparse row brings its own features up to date, and no others
-
-    def own_sums(self, tracker: Tracker) -> bool:
-        """Whether the width has sums of its own, and so has to see every row from the tracker's first on."""
-        return True
-
-    def open(self, tracker: Tracker, draws: Draws, slots: int = 0) -> WidthState:
-        """The state that goes with a tracker that was started, with room for so many recurring arms."""
-        if len(tracker) and self.own_sums(tracker):
-            raise SettingsError(
-                f"{type(self).__name__} has to see every row, but the tracker has learned {len(tracker)} rows "
-                "before. Give the policy an unused tracker, or learn those rows through the policy."
-            )
-        return self.state(tracker, draws, slots, **self.settings())
-
-    def reopen(
-        self, tracker: Tracker, draws: Draws, slots: int, numbers: dict[str, float], arrays: dict[str, Any]
-    ) -> WidthState:
-        """The state that `snapshot` wrote down, for a tracker and draws that are where they were."""
-        state = self.state(tracker, draws, slots, **self.settings())
-        state.restore(numbers, arrays)
-        return state
-
-    def grow(self, state: WidthState, draws: Draws) -> WidthState:
-        """The same state over the features that its tracker has by now; those that are new were never seen."""
-        numbers, arrays = state.snapshot()
-        grown = self.state(state.tracker, draws, state.slots, **self.settings())
-        before, after = (one.dim - state.tracker.intercept for one in (state, grown))
-        fresh = grown.snapshot()[1]
-        grown.restore(numbers, {name: widened(array, fresh[name], before, after) for name, array in arrays.items()})
-        return grown
-
-    def draws(self, dim: int) -> int:
-        """The most uniforms that a round can use."""
-        return 0
-
-    def settings(self) -> dict[str, Any]:
-        """What a file keeps."""
-        return {}
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.settings().items())})"
+NO_INVERSE = (
+    "this RLS keeps no inverse, so it has no widths. Use method='sherman-morrison' (or 'inverse', which is O(d^3) a "
+    "row) with a ridge above 0."
+)
 
 
 class NoWidth(Width):
     """No width at all: the policy is greedy."""
-
-    state = WidthState
 
     def own_sums(self, tracker: Tracker) -> bool:
         return False
@@ -108,16 +56,56 @@ class ExactWidth(Width):
     for their arm to be the best. The choice is the same.
     """
 
-    state = ExactState
     keeps_arms = True
+    parts: ClassVar[dict[str, Part]] = {"score": bounds.bounded_score, "width2": bounds.bounded_width2}
+    by_slot: ClassVar[dict[str, Shape]] = {"arms": ("slots", "dim"), "bounds": ("slots",), "stamps": ("slots",)}
 
     def own_sums(self, tracker: Tracker) -> bool:
         return not isinstance(tracker, RLS)
 
-    def open(self, tracker: Tracker, draws: Draws, slots: int = 0) -> WidthState:
+    def open(self, tracker: Tracker, draws: Draws, slots: int = 0) -> Self:
         if isinstance(tracker, RLS) and tracker.route == "cholesky":
             raise SettingsError(NO_INVERSE)
         return super().open(tracker, draws, slots)
+
+    def _begin(self) -> None:
+        tracker = self.tracker
+        if isinstance(tracker, RLS):
+            if not tracker.frame.arrays["inverse"].size:
+                raise SettingsError(NO_INVERSE)
+            self.keeper, total = tracker, tracker.total_ridge(max(len(tracker), 1))
+        else:
+            total, discount = constant_ridge(tracker), discount_of(tracker)
+            # Sherman-Morrison would discount the ridge too, which no tracker but RLS does
+            method = "sherman-morrison" if discount == 1.0 else "inverse"
+            own = RLS(tracker.inner, regularisation=ridge(total), discount=discount, method=method, **RAW)
+            own.start(self.sparse)
+            self.keeper = self.own = own
+            self.frame.set(own=own.frame, enter=score.exact_own_enter)
+        self.frame["ridge"] = total
+        if self.dim >= BLAS_FROM:
+            self.reserve(FIRST_PRODUCTS)
+
+    def set_ridge(self, total: float) -> None:
+        """The inverse is the tracker's, which has made it anew."""
+        if self.own is not None:
+            super().set_ridge(total)
+        self.frame["ridge"] = total
+
+    def reserve(self, arms: int) -> None:
+        """Room for the product of so many dense arms with the inverse, by BLAS."""
+        if arms > self.frame["room"] and not self.sparse:
+            self.frame.set(products=np.zeros((arms, self.dim)), room=arms, blas=dgemm())
+
+    def snapshot(self) -> tuple[dict[str, float], Arrays]:
+        """Bounds of another version of the inverse are worth nothing, and the version is not kept."""
+        numbers, arrays = super().snapshot()
+        if "stamps" in arrays and self.frame["version"] != self.keeper.frame["version"]:
+            arrays["stamps"][:] = 0.0
+        return numbers, arrays
+
+    def _restored(self) -> None:
+        self.frame["version"] = self.keeper.frame["version"]
 
 
 class DiagonalWidth(Width):
@@ -126,7 +114,37 @@ class DiagonalWidth(Width):
     Rows that left a `Window` go on counting; for a width that forgets give the tracker a discount.
     """
 
-    state = DiagonalState
+    parts: ClassVar[dict[str, Part]] = {
+        **{"score": score.diagonal_score, "width2": score.diagonal_width2, "enter": score.diagonal_enter}
+    }
+    numbers = ("scale", "ridge")
+    shapes: ClassVar[dict[str, Shape]] = {"squares": ("dim",)}
+
+    def _begin(self) -> None:
+        self.frame.set(scale=1.0, discount=discount_of(self.tracker), ridge=constant_ridge(self.tracker))
+        self.frame["spread"] = np.ones(self.dim)
+
+    def variances(self) -> NDArray[np.float64]:
+        """The diagonal of (A + ridge I)^-1, as if A were diagonal, of all that was learned."""
+        return np.asarray(1.0 / (self.frame["ridge"] + self.frame["scale"] * self.arrays["squares"][self.learned]))
+
+    def _restored(self) -> None:
+        """ridge/(ridge + s_j) afresh, 1 where nothing was learned; where rows are discounted, kernels do not read it."""
+        self.frame.arrays["spread"][self.learned] = self.frame["ridge"] * self.variances()
+
+    def set_ridge(self, total: float) -> None:
+        self.frame["ridge"] = total
+        self._restored()
+
+    def change_units(self, change: Change) -> None:
+        """In their new scale; of dense rows, whose mean moves too, afresh from the rows held, as a sample of all."""
+        squares, history = self.arrays["squares"], self.tracker.history
+        if len(history) and not self.sparse and self.frame["discount"] == 1.0:
+            X, _ = history.matrix()
+            squares[:] = np.einsum("ij,ij->j", X, X) * (history.seen / len(history))
+        else:
+            squares[change.learned] *= change.factors[: self.dim][change.learned] ** 2
+        self._restored()
 
 
 class CentredWidth(Width):
@@ -136,8 +154,58 @@ class CentredWidth(Width):
     what is special to a user: sqrt(1/(n + lambda0) + sum c_j (x_j - mean_j)^2). O(nnz) an arm and a row.
     """
 
-    state = CentredState
     lazy = True
+    parts: ClassVar[dict[str, Part]] = {
+        **{"score": centred.centred_score, "width2": centred.centred_width2, "enter": centred.centred_enter}
+    }
+    numbers = ("scale", "ridge", "n", "rest")
+    signed = ("rest",)
+    shapes: ClassVar[dict[str, Shape]] = dict.fromkeys(("squares", "sums", "share"), ("dim",))
+
+    def _begin(self) -> None:
+        if not self.tracker.intercept:
+            raise SettingsError("CentredWidth needs a tracker with an intercept. Build it with intercept=True.")
+        self.frame.set(scale=1.0, discount=discount_of(self.tracker), ridge=constant_ridge(self.tracker))
+
+    def set_ridge(self, total: float) -> None:
+        self.frame["ridge"] = total
+        self._made()
+
+    def stand_at(self, squares: NDArray[np.float64], n: int) -> None:
+        raise SettingsError("a warm start is for widths in raw units. Use DiagonalWidth() or ExactWidth().")
+
+    def _restored(self) -> None:
+        """lambda0 from the value of the constant."""
+        units = self.tracker.units
+        assert units is not None
+        self.frame["prior"] = self.frame["ridge"] / units.frame["constant"] ** 2
+
+    def _made(self) -> None:
+        """lambda0, and every feature's share in Q, afresh."""
+        self._restored()
+        if self.frame["n"]:
+            share = self.arrays["sums"][self.learned] ** 2 * self.variances()
+            share[-1] = 0.0
+            self.arrays["share"][self.learned] = share
+            self.frame["rest"] = share.sum()
+
+    def variances(self) -> NDArray[np.float64]:
+        """The diagonal of A^-1, as the width has it, of all that was learned."""
+        frame, scale, total = self.frame, self.frame["scale"], self.frame["n"] + self.frame["prior"]
+        squares, sums = (scale * self.arrays[name][self.learned] for name in ("squares", "sums"))
+        spread = np.asarray(1.0 / (frame["ridge"] + np.maximum(squares - sums**2 / total, 0.0)))
+        means = sums[:-1] / total
+        spread[-1] = (1.0 / total + means**2 @ spread[:-1]) * frame["prior"] / frame["ridge"]
+        return spread
+
+    def change_units(self, change: Change) -> None:
+        """x_new = scale x + shift, in every row at once."""
+        if n := self.frame["n"] / self.frame["scale"]:
+            at, scale, shift = change.features, change.scale, change.shift
+            s, f = self.arrays["squares"][at], self.arrays["sums"][at]
+            self.arrays["squares"][at] = scale**2 * s + 2.0 * scale * shift * f + n * shift**2
+            self.arrays["sums"][at] = scale * f + n * shift
+        self._made()
 
 
 class PhiWidth(Width):
@@ -157,8 +225,18 @@ class PhiWidth(Width):
     An id that comes with other features starts afresh too.
     """
 
-    state = PhiState
     keeps_arms = True
+    parts: ClassVar[dict[str, Part]] = {
+        **{"score": phi.ucb_score, "width2": phi.phi_width2, "enter": phi.phi_enter},
+        **{"open": phi.phi_open, "same": phi.same, "begin": phi.phi_begin},
+    }
+    numbers = ("last_step", "entered", "n", "clamped")
+    shapes: ClassVar[dict[str, Shape]] = {"squares": ("dim",), "drawn": ("steps", np.int64)}
+    by_slot: ClassVar[dict[str, Shape]] = {
+        **dict.fromkeys(("phi", "arms"), ("slots", "dim")),
+        **dict.fromkeys(("P", "Q"), ("slots",)),
+    }
+    columns = True
 
     def __init__(self, steps: int | None = None, *, method: str = "regularised", scale: float = 0.3) -> None:
         if not isinstance(method, str) or method not in ("regularised", "printed"):
@@ -176,15 +254,47 @@ class PhiWidth(Width):
     def settings(self) -> dict[str, Any]:
         return {"steps": self.steps, "method": self.method, "scale": self.scale}
 
+    def _begin(self) -> None:
+        tracker, printed = self.tracker, self.method == "printed"
+        if tracker.scale or tracker.intercept:
+            raise SettingsError(
+                "phi follows arms in raw units, and this tracker measures features in units that change on its way. "
+                "Build it with scale=False, intercept=False."
+            )
+        if tracker.history.kind == NOTHING:
+            raise SettingsError("phi draws rows of the tracker's history. Build the tracker with history=Growing().")
+        if discount_of(tracker) < 1.0:
+            raise SettingsError("phi cannot discount rows. Use ExactWidth() or DiagonalWidth().")
+        self.frame.set(steps=self.steps, step_scale=self.scale, printed=printed)
+        self.frame.set(windowed=tracker.history.kind == WINDOW, scratch=np.zeros(self.dim))
+        self.frame["ridge"] = 1.0 if printed else constant_ridge(tracker)
 
-class SampleState(WidthState):
-    """A Cholesky factor, and the direction that was sampled last."""
+    def put_aside(self) -> Any:
+        return self.arrays["drawn"].copy(), self.frame["clamped"]
 
+    def put_back(self, aside: Any) -> None:
+        self.arrays["drawn"][:], self.frame["clamped"] = aside
+
+    def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
+        super()._check(numbers, arrays)
+        held, drawn = len(self.tracker.history), arrays["drawn"]
+        refuse((drawn < 0).any() or (numbers["n"] > 0.0 and (drawn >= held).any()), "drawn")
+        if "live" in arrays:
+            refuse(not (arrays["P"][arrays["live"] == 1] > 0.0).all(), "P")
+
+
+class SampleWidth(Width):
+    """One exact sample of N(0, (A + ridge I)^-1) a round, O(d^2), from a Cholesky factor kept by rank-one updates."""
+
+    samples = True
     parts: ClassVar[dict[str, Part]] = {
         **{"score": sampling.sampled_score, "width2": sampling.sample_width2},
         **{"enter": sampling.sample_enter, "begin": sampling.sample_begin},
     }
     shapes: ClassVar[dict[str, Shape]] = {"factor": ("dim", "dim"), "direction": ("dim",)}
+
+    def draws(self, dim: int) -> int:
+        return 2 * (dim + 1)  # a model may have an intercept
 
     def _begin(self) -> None:
         if discount_of(self.tracker) < 1.0:
@@ -218,16 +328,16 @@ class SampleState(WidthState):
         refuse(not (np.diag(arrays["factor"]) > 0.0).all(), "factor")
 
 
-class SampleWidth(Width):
-    """One exact sample of N(0, (A + ridge I)^-1) a round, O(d^2), from a Cholesky factor kept by rank-one updates."""
-
-    state = SampleState
-    samples = True
-
-    def draws(self, dim: int) -> int:
-        return 2 * (dim + 1)  # a model may have an intercept
-
-
 KINDS: dict[str, type[Width]] = {
     kind.__name__: kind for kind in (NoWidth, ExactWidth, DiagonalWidth, CentredWidth, PhiWidth, SampleWidth)
 }
+
+
+def dgemm() -> int:
+    """The address of BLAS' product of matrices, as SciPy offers it to compiled code."""
+    from scipy.linalg import cython_blas
+
+    capsule, object_ = cython_blas.__pyx_capi__["dgemm"], ctypes.py_object
+    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, object_)(("PyCapsule_GetName", ctypes.pythonapi))
+    at = ctypes.PYFUNCTYPE(ctypes.c_void_p, object_, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+    return int(at(capsule, name_of(capsule)))

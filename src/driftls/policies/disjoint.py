@@ -341,7 +341,7 @@ class DisjointLinUCB(Policy):
         for slot in self._index.slot_of.values():
             tracker, width = models[slot]
             tracker.grow(self.dim)
-            models.put(slot, Model(tracker, self.width.grow(width, models.draws)))
+            models.put(slot, Model(tracker, width.over_more(models.draws)))
 
     # -- files ---------------------------------------------------------------------------------------------------
 

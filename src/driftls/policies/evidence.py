@@ -17,10 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from driftls.trackers import RLS, SAGA, Tracker
-from driftls.width_states import WidthState
 from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, SampleWidth, Width
 
-Models = Sequence[tuple[Tracker, WidthState]]
+Models = Sequence[tuple[Tracker, Width]]
 
 FASTEST = 8.0  # a look changes a strength by this factor at most
 ENOUGH = 0.4  # of the logarithm: a smaller change is not worth rewriting what was learned
@@ -48,7 +47,7 @@ def can_adapt(tracker: Tracker, width: Width) -> bool:
     return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth | CentredWidth)
 
 
-def intercept_variance(tracker: Tracker, width: WidthState) -> float:
+def intercept_variance(tracker: Tracker, width: Width) -> float:
     """The last entry of M's diagonal: exactly from the inverse, or as the width has it."""
     if isinstance(tracker, RLS):
         return float(tracker.inverse_entry(tracker.dim))

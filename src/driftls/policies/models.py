@@ -22,7 +22,6 @@ from driftls.schedules import ridge
 from driftls.stage import Stage, view
 from driftls.trackers import RLS, Tracker
 from driftls.units import Units
-from driftls.width_states import WidthState
 from driftls.widths import Width
 
 FIRST_ARMS = 16
@@ -31,10 +30,10 @@ LANES = 8  # arms that are scored at once: lines of a table are filled up to a m
 
 
 class Model(NamedTuple):
-    """A tracker and the state of its width."""
+    """A tracker, and the width that goes with it."""
 
     tracker: Tracker
-    width: WidthState
+    width: Width
 
 
 class Models:

@@ -288,7 +288,7 @@ class SharedPolicy(Policy):
     def _grow_models(self) -> None:
         if len(self._models):
             self._crossed.leave(self._models.stage)
-            self._open_rows(Model(self.tracker, self.width.grow(self._models[0].width, self._models.draws)))
+            self._open_rows(Model(self.tracker, self._models[0].width.over_more(self._models.draws)))
         else:
             self._models.take_rows(None)
 

@@ -11,7 +11,7 @@ from driftls.errors import CorruptFileError
 from driftls.kernels import choose as kernels
 from driftls.kernels.parts import Frame
 from driftls.policies.arm_index import ArmIndex
-from driftls.width_states import WidthState
+from driftls.widths import Width
 
 
 class ArmSlots:
@@ -38,7 +38,7 @@ class ArmSlots:
         """Whether a row of the arms has the features for which the slot was opened."""
         return kernels.is_same(self._frame, row, slot) != 0.0
 
-    def offer(self, names: list[Hashable], width: WidthState, round_number: int) -> None:
+    def offer(self, names: list[Hashable], width: Width, round_number: int) -> None:
         """Write down the slots of the arms of a round, whose rows were looked at; new ids get one."""
         index, slots = self.index, self._frame.arrays["slots"]
         found = [index.slot_of.get(name, -1) for name in names]
@@ -51,7 +51,7 @@ class ArmSlots:
         slots[: len(found)] = found
         kernels.open_arms(self._frame, 0, len(found))
 
-    def _open(self, name: Hashable, width: WidthState, round_number: int) -> int:
+    def _open(self, name: Hashable, width: Width, round_number: int) -> int:
         if len(self.index) >= width.slots:
             for old in self.index.stale(round_number - self._forget_after):
                 width.drop(self.index.drop(old))
