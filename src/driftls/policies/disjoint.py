@@ -18,8 +18,7 @@ from driftls.inputs import as_rows
 from driftls.persistence import group, whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
 from driftls.policies.arms import as_block, check_parts, first_dim, is_items, look_at, position_of
-from driftls.policies.evidence import Strength, can_adapt
-from driftls.policies.files import by_number, restore_common, seeds_header, seeds_of, tracker_of, width_of
+from driftls.policies.files import by_number, seeds_header, seeds_of, tracker_of, width_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
 from driftls.policies.tables import PAYS_AFTER, kind_of
@@ -102,8 +101,8 @@ class DisjointLinUCB(Policy):
             width = CentredWidth() if tracker.intercept else DiagonalWidth()
         super().__init__(dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own, features=features)
         self.tracker, self.most_arms = tracker, whole_number(most_arms, "most_arms", 1)
-        if not (self._auto or tracker.ridge_given or kappa is not None) and can_adapt(tracker, width):
-            self._models.strength = self._models.first = Strength(FIRST_RIDGE)
+        if not (self._auto or tracker.ridge_given or kappa is not None):
+            self._models.adapt(tracker, FIRST_RIDGE)
         self._index = ArmIndex(self.most_arms)
         self._pool: list[Hashable] = []
         self._positions: dict[Hashable, int] = {}
@@ -302,8 +301,8 @@ class DisjointLinUCB(Policy):
             else f"fast: {what}, too many for a matrix an arm: SAGA, with centred diagonal widths"
         )
         self._auto = False
-        if self.sigmas is not None and can_adapt(self.tracker, self.width):
-            self._models.strength = self._models.first = Strength(FIRST_RIDGE)
+        if self.sigmas is not None:
+            self._models.adapt(self.tracker, FIRST_RIDGE)
 
     def _start_rows(self, sparse: bool) -> None:
         """Users are dense or sparse from now on, and measured in units that all models share."""
@@ -393,7 +392,7 @@ class DisjointLinUCB(Policy):
                 raise CorruptFileError(f"model {number} does not fit the policy. Restore the file from a copy.")
             width = made.width.reopen(one, made._models.draws, 0, entry["numbers"], group(own, "width."))
             made._models.put(slot, Model(one, width))
-        restore_common(made, made._models, header, arrays)
+        made._restore_common(header, arrays)
         return made
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from driftls.errors import CorruptFileError, InputError
+from driftls.errors import CorruptFileError, DimensionError, InputError
 from driftls.inputs import Rows
 from driftls.persistence import expect
 from driftls.policies.arm_index import id_header, id_of, plain_id
@@ -79,8 +79,8 @@ class Keys:
         indices = [none if choice.indices is None else choice.indices for choice in choices]
         return header, {"start": start, "values": values, "indices": np.concatenate([none, *indices]).astype(np.int32)}
 
-    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """What `snapshot` wrote down, in time linear in what is kept."""
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any], dim: int) -> None:
+        """What `snapshot` wrote down of rows of `dim` features, in time linear in what is kept."""
         waiting = header["waiting"]
         start = expect(arrays, "start", (len(waiting) + 1,), np.int64)
         values = expect(arrays, "values", (None,), np.float64)
@@ -93,6 +93,8 @@ class Keys:
             index = indices[at : at + last - first].copy() if sparse else None
             if index is not None and index.size != last - first:
                 raise CorruptFileError("a waiting choice has fewer indices than values.")
+            if index is None and last - first != dim:
+                raise DimensionError(f"a waiting choice has {last - first} features, expected {dim}.")
             at += last - first if sparse else 0
             row = Waiting(index, values[first:last].copy(), tuple(id_of(entry) for entry in name))
             self.waiting[id_of(key)] = row

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from driftls.draws import Draws, Seed, generator_of
+from driftls.draws import Seed, generator_of
 from driftls.errors import SettingsError
 from driftls.features import FeatureMap
 from driftls.policies.arms import first_dim
-from driftls.policies.evidence import Strength, can_adapt
+from driftls.policies.files import seeds_header, seeds_of
 from driftls.policies.shared import SharedPolicy
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
 from driftls.trackers import RAW, RLS, SAGA, Tracker
@@ -45,6 +43,7 @@ class LinUCB(SharedPolicy):
 
     Examples
     --------
+    >>> import numpy as np
     >>> policy = LinUCB(dim=3, seed=0)
     >>> k = policy.choose(np.eye(3))
     >>> policy.learn(np.eye(3), 1.0, arm=k)
@@ -124,9 +123,8 @@ class LinUCB(SharedPolicy):
         tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
         self._adopt(tracker, width, 2.0 if self._sigmas is None else self._sigmas)
         self._auto = False
-        if self._adaptive and can_adapt(tracker, width):
-            first = Strength(float(self._regularisation(1)))  # type: ignore[operator]
-            self._models.strength = self._models.first = first
+        if self._adaptive:
+            self._models.adapt(tracker, float(self._regularisation(1)))  # type: ignore[operator]
         return sparse
 
     # -- files ---------------------------------------------------------------------------------------------------
@@ -141,7 +139,7 @@ class LinUCB(SharedPolicy):
                 "regularisation": to_header(self._regularisation),
                 "sigmas": self._sigmas,
                 "adaptive": self._adaptive,
-                "seed": Draws(self._seed).header(),
+                "seed": seeds_header(self._seed),
             }
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -150,7 +148,5 @@ class LinUCB(SharedPolicy):
         if auto is not None:
             self._adaptive, self._sigmas = bool(auto["adaptive"]), auto["sigmas"]
             self._regularisation = from_header(auto["regularisation"])
-            draws = Draws(0)
-            draws.restore(auto["seed"], np.empty(0))
-            self._seed = draws.generator
+            self._seed = seeds_of(auto["seed"])
         super()._restore(header, arrays)

@@ -15,8 +15,8 @@ from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import POLICY
 from driftls.kernels.rows import first_fault
-from driftls.persistence import checked
-from driftls.policies.evidence import Strength, next_strength
+from driftls.persistence import checked, expect, whole
+from driftls.policies.evidence import Strength, can_adapt, next_strength
 from driftls.policies.tables import ScoreTable
 from driftls.schedules import ridge
 from driftls.stage import Stage, view
@@ -81,17 +81,10 @@ class Models:
         """The standard deviation of the noise, as estimated; 0 before there was an error."""
         return float(np.sqrt(self.frame["errors"] / self.frame["learned"])) if self.frame["errors"] else 0.0
 
-    @property
-    def numbers(self) -> dict[str, float]:
-        """What a file keeps of the frame."""
-        return {name: self.frame[name] for name in NUMBERS}
-
-    def set_numbers(self, numbers: dict[str, Any]) -> None:
-        """What `numbers` were."""
-        found = {name: checked(numbers[name], float) for name in NUMBERS}
-        if not all(0.0 <= value < np.inf for value in found.values()):
-            raise CorruptFileError(f"errors, their number and a probability cannot be {found}. Restore it from a copy.")
-        self.frame.set(**found)
+    def adapt(self, tracker: Tracker, ridge: float) -> None:
+        """From this guess on, find the strength of the prior from the data, if tracker and width allow for that."""
+        if can_adapt(tracker, self.width):
+            self.strength = self.first = Strength(ridge)
 
     # -- memory that kernels use ---------------------------------------------------------------------------------
 
@@ -319,3 +312,27 @@ class Models:
         if isinstance(model.tracker, RLS):
             model.tracker.keep_ready()
         self.frame.set(errors=self.frame["errors"] + errors, learned=self.frame["learned"] + n)
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Header and arrays of all but the models themselves."""
+        numbers = {name: self.frame[name] for name in NUMBERS}
+        strength = None if self.strength is None else [*self.strength, *(self.first or self.strength)]
+        header = {"draws": self.draws.header(), "rounds": self.rounds, "numbers": numbers, "strength": strength}
+        return header, {"unread": self.draws.unread()}
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """What `snapshot` wrote down."""
+        found = {name: checked(header["numbers"][name], float) for name in NUMBERS}
+        if not all(0.0 <= value < np.inf for value in found.values()):
+            raise CorruptFileError(f"errors, their number and a probability cannot be {found}. Restore it from a copy.")
+        self.frame.set(**found)
+        self.rounds, self.strength, self.first = whole(header, "rounds"), None, None
+        if header["strength"] is not None:
+            numbers = checked(header["strength"], tuple[float, float, float, float])
+            if not min(numbers) > 0.0:
+                raise CorruptFileError(f"strengths of a prior must be positive, got {numbers}.")
+            self.strength, self.first = Strength(*numbers[:2]), Strength(*numbers[2:])
+        self.draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
+        self.read_tape()

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from driftls.draws import Seed
 from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap, resized
+from driftls.features import from_header as features_of
 from driftls.inputs import Rows, is_sparse, sparse_rows
-from driftls.persistence import Saveable
+from driftls.persistence import Saveable, group
 from driftls.policies.arm_index import plain_id
 from driftls.policies.arms import allowed_arms, check_weights, look_at, plain_rows, position_of, reward_of, rewards_of
 from driftls.policies.evidence import Strength
-from driftls.policies.files import common
 from driftls.policies.keys import Keys, row_of, waiting_of
 from driftls.policies.models import Models
 from driftls.policies.questions import Questions
@@ -351,9 +351,27 @@ class Policy(Saveable):
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same policy."""
         with self.lock:
-            header, arrays = common(self, self._models)
+            header, arrays = self._models.snapshot()
+            (keys, rows), sigmas = self.keys.snapshot(), self.sigmas
+            header |= {
+                "class": type(self).__name__,
+                "dim": self.dim,
+                "width": {"kind": type(self.width).__name__, **self.width.settings()},
+                "weights": {"kappa": None if sigmas else self.kappa, "sigmas": sigmas, "epsilon": self.epsilon},
+                "keys": keys,
+                "features": None if self.features is None else self.features.to_header(),
+                "frozen": self.frozen,
+            }
+            arrays |= {f"keys.{name}": array for name, array in rows.items()}
             self._snapshot_models(header, arrays)
         return header, arrays
+
+    def _restore_common(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """What `snapshot` wrote down of every policy, after its models."""
+        self._models.restore(header, arrays)
+        self.features = None if header["features"] is None else features_of(header["features"])
+        self.frozen = bool(header.get("frozen", False))
+        self.keys.restore(header["keys"], group(arrays, "keys."), self.dim)
 
     @abstractmethod
     def _snapshot_models(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:

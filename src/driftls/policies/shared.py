@@ -29,7 +29,7 @@ from driftls.policies.arms import (
     rounds_of,
 )
 from driftls.policies.crossed import TABLE_FROM, CrossedStage
-from driftls.policies.files import restore_common, tracker_of, width_of
+from driftls.policies.files import tracker_of, width_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
 from driftls.policies.slots import ArmSlots
@@ -324,7 +324,7 @@ class SharedPolicy(Policy):
                 )
             kept = whole(model, "slots"), model["numbers"], group(arrays, "width.")
             self._open_rows(Model(self.tracker, self.width.reopen(self.tracker, self._models.draws, *kept)))
-        restore_common(self, self._models, header, arrays)
+        self._restore_common(header, arrays)
 
     def functions(self) -> dict[str, Any]:
         if isinstance(self.tracker.history, Mapped):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from driftls.draws import Seed
-from driftls.policies.evidence import Strength, can_adapt
 from driftls.policies.shared import SharedPolicy
 from driftls.trackers import RLS
 from driftls.widths import SampleWidth
@@ -50,5 +49,5 @@ class LinTS(SharedPolicy):
     ) -> None:
         tracker = RLS(dim, regularisation=regularisation, scale=scale, intercept=intercept)
         super().__init__(tracker, SampleWidth(), kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)
-        if regularisation is None and kappa is None and can_adapt(tracker, self.width):
-            self._models.strength = self._models.first = Strength(tracker.total_ridge(1))
+        if regularisation is None and kappa is None:
+            self._models.adapt(tracker, tracker.total_ridge(1))
