@@ -83,7 +83,6 @@ class LinUCB(SharedPolicy):
         self._adaptive = tracker is None and regularisation is None and kappa is None
         self._regularisation = ridge(1.0) if regularisation is None else as_schedule(regularisation, "regularisation")
         own, self._seed = generator_of(seed).spawn(2)
-        self._sigmas = sigmas
         if tracker is None:
             tracker, width = self._parts(whole_number(dim, "dim", 1), sparse=False, recurring=False)
         elif width is None:
@@ -121,8 +120,9 @@ class LinUCB(SharedPolicy):
             return sparse
         sparse = sparse and not (crossed and self.dim <= EXACT_UP_TO)
         tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
-        self._adopt(tracker, width, 2.0 if self._sigmas is None else self._sigmas)
-        self._auto = False
+        tracker.lock = self.lock  # which other threads may be waiting for
+        self.tracker, self._auto = tracker, False
+        self._models.use(width)
         if self._adaptive:
             self._models.adapt(tracker, float(self._regularisation(1)))  # type: ignore[operator]
         return sparse
@@ -137,7 +137,6 @@ class LinUCB(SharedPolicy):
                 raise SettingsError("regularisation is a function of n, which no file can hold before the first arms.")
             header["auto"] = {
                 "regularisation": to_header(self._regularisation),
-                "sigmas": self._sigmas,
                 "adaptive": self._adaptive,
                 "seed": seeds_header(self._seed),
             }
@@ -146,7 +145,7 @@ class LinUCB(SharedPolicy):
         self._reason, auto, self._adaptive = str(header["reason"]), header["auto"], False
         self._auto = auto is not None
         if auto is not None:
-            self._adaptive, self._sigmas = bool(auto["adaptive"]), auto["sigmas"]
+            self._adaptive = bool(auto["adaptive"])
             self._regularisation = from_header(auto["regularisation"])
             self._seed = seeds_of(auto["seed"])
         super()._restore(header, arrays)

@@ -250,14 +250,6 @@ class SharedPolicy(Policy):
         """Choose tracker and width, where that is left to the policy, and whether rows are kept sparse."""
         return sparse
 
-    def _adopt(self, tracker: Tracker, width: Width, sigmas: float) -> None:
-        """From the first arms on, use these parts."""
-        tracker.lock = self.lock  # which other threads may be waiting for
-        self.tracker = tracker
-        self._models.use(width)
-        if self.frame["sigmas"]:
-            self.frame["sigmas"] = sigmas
-
     def _open_model(self, sparse: bool, user: int = 0) -> None:
         """Start the tracker and its width; crosses that are kept sparse are measured as the user's features, so many."""
         tracker = self.tracker
