@@ -12,6 +12,7 @@ from driftls.errors import DimensionError, DivergenceError, DriftlsError, InputE
 from driftls.kernels import learn as learn_kernels
 from driftls.kernels import rows as row_kernels
 
+LARGEST = row_kernels.LARGEST
 FLOAT, INDEX, POINTER = np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64)
 
 
@@ -42,7 +43,7 @@ class Rows(NamedTuple):
             and indices.ndim == values.ndim == start.ndim == 1
             and start.size > 0
             and start.item(0) == 0
-            and start.item(-1) <= min(indices.size, values.size)
+            and start.item(-1) <= values.size <= indices.size
         )
 
     def tocsr(self) -> sp.csr_array:
@@ -85,13 +86,15 @@ def _called(values: Any) -> str:
 
 def as_number(value: Any, called: str) -> float:
     """One real number."""
+    if type(value) is float and abs(value) < LARGEST:
+        return value
     try:
         if not isinstance(value, float) and (isinstance(value, str | bytes | bytearray) or np.ndim(value)):
             raise TypeError  # which float would read
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{called} must be a number, got {value!r}.") from None
-    if not abs(number) < row_kernels.LARGEST:
+    if not abs(number) < LARGEST:
         raise InputError(f"{called} must be finite (and below 1e75), got {value!r}. Nothing was learned.")
     return number
 

@@ -13,6 +13,8 @@ from driftls.errors import DimensionError, InputError
 from driftls.inputs import POINTER, Rows, fault, sparse_rows
 from driftls.kernels.rows import BAD_INDEX
 
+WHOLE = (int, np.integer)
+
 
 class CrossedArms:
     """The arms of a user as interactions with articles, without building a row for each.
@@ -33,24 +35,13 @@ class CrossedArms:
 
     def __init__(self, users: Any, blocks: Any, count: int, shared: bool = False) -> None:
         row = users if isinstance(users, Rows) else _as_rows(users)
-        if not isinstance(row.dim, int | np.integer) or row.dim < 1:
+        if not isinstance(row.dim, WHOLE) or row.dim < 1:
             raise InputError(f"expected users of at least one feature, got {row.dim!r}.")
-        if not (isinstance(shared, int | np.bool_) and shared in (0, 1)):
+        if not (isinstance(shared, (int, np.bool_)) and shared in (0, 1)):
             raise InputError(f"shared must be True or False, got {shared!r}.")
         self.row = row if row.plain() else sparse_rows(row, "a user")  # of each user
-        at: NDArray[Any] = np.array(blocks)  # a copy, which nobody writes to
-        if at.ndim != 1:
-            raise DimensionError(f"expected a vector with a block for each arm, got shape {at.shape}.")
-        if not isinstance(count, int | np.integer) or (at.size and at.dtype.kind not in "iu"):
-            raise InputError(f"expected blocks and their count as whole numbers, got {blocks!r} of {count!r}.")
-        if at.dtype != POINTER:  # what is too large must not come out as another block
-            at = (np.minimum(at, np.uint64(2**62)) if at.dtype == np.uint64 else at).astype(POINTER)
-        if at.size and at.view(np.uint64).max() >= count:  # one below 0 is a large one, too
-            got = f"{at.min()} ... {at.max()}"
-            raise InputError(f"expected blocks in 0 ... {count - 1}, got {got}. Raise count, or check the blocks.")
-        at.flags.writeable = False
-        self.blocks: NDArray[np.int64] = at
-        self.count, self.shared = int(count), bool(shared)
+        self.blocks, self.count = _blocks_of(blocks, count)
+        self.shared = bool(shared)
 
     @cached_property
     def users(self) -> sp.csr_array:
@@ -101,6 +92,31 @@ def in_blocks(users: Rows, user: NDArray[np.int64], block: NDArray[np.int64], co
     index = users.indices[at] + np.repeat(users.dim * block, sizes)
     index = index.astype(np.int32) if dim < 2**31 else index  # half the memory, and what kernels read
     return Rows(index, users.values[at], np.append(0, ends)[:: 1 + shared], dim)
+
+
+_last: tuple[bytes, int, NDArray[np.int64]] = (b"", -1, np.zeros(0, POINTER))  # blocks, their count, and as an array
+
+
+def _blocks_of(blocks: Any, count: Any) -> tuple[NDArray[np.int64], int]:
+    """Blocks that were looked at, as an array that nobody writes to, and their count; most often they are the last ones."""
+    global _last
+    known, number, at = _last
+    whole = type(blocks) is np.ndarray and blocks.dtype is POINTER and blocks.ndim == 1 and type(count) is int
+    if whole and number == count and blocks.tobytes() == known:
+        return at, count
+    at = np.array(blocks)
+    if at.ndim != 1:
+        raise DimensionError(f"expected a vector with a block for each arm, got shape {at.shape}.")
+    if not isinstance(count, WHOLE) or (at.size and at.dtype.kind not in "iu"):
+        raise InputError(f"expected blocks and their count as whole numbers, got {blocks!r} of {count!r}.")
+    if at.dtype is not POINTER:  # what is too large must not come out as another block
+        at = (np.minimum(at, np.uint64(2**62)) if at.dtype == np.uint64 else at).astype(POINTER)
+    if at.size and at.view(np.uint64).max() >= count:  # one below 0 is a large one, too
+        got = f"{at.min()} ... {at.max()}"
+        raise InputError(f"expected blocks in 0 ... {count - 1}, got {got}. Raise count, or check the blocks.")
+    at.flags.writeable = False
+    _last = (at.tobytes(), int(count), at)
+    return at, int(count)
 
 
 def _as_rows(users: Any) -> Rows:

@@ -25,9 +25,10 @@ FIRST_NAMES = 64
 
 def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
     """Arms as rows and how many they are, looked at but for their numbers; many: of any number of rounds."""
-    if type(arms) is Rows and arms.dim == dim and type(arms.start) is np.ndarray and arms.start.ndim == 1:
+    start: Any = arms.start if type(arms) is Rows and arms.dim == dim else None
+    if type(start) is np.ndarray and start.ndim == 1:
         rows: Any = arms
-        count = arms.start.size - 1  # whether its arrays fit together is for the stage to see
+        count = start.size - 1  # whether its arrays fit together is for the stage to see
     elif isinstance(arms, CrossedArms):
         users, features = arms.row.shape
         if not many and users != 1:

@@ -117,7 +117,9 @@ class SharedPolicy(Policy):
             return copy.deepcopy(rows)
 
     def _round(self, arms: Any, items: Any, ids: Any, *, learn: bool = False, arm: Any = None) -> tuple[Any, int, Any]:
-        rows, count = self._arm_rows(arms, items, single=learn and arm is None)
+        if items is not None or self.features is not None or isinstance(arms, dict):
+            arms = self._arms_of(arms, items)
+        rows, count = arm_rows(as_block(arms) if learn and arm is None else arms, self._features_of(arms))
         return rows, count, None if ids is None else ids_of(ids, count)
 
     def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
@@ -128,30 +130,31 @@ class SharedPolicy(Policy):
             made = features.rounds(arms, items)
             rounds = None if rewards is not None else len(arms)
             arms = self._fitting(made)
-        rows, _ = self._arm_rows(arms, many=True)
+        arms = self._arms_of(arms)
+        rows, _ = arm_rows(arms, self._features_of(arms), many=True)
         names = None if ids is None else plain_ids(ids)
         rewards = None if rewards is None else as_numbers(rewards, "rewards must be a matrix")
         rounds, count, still = rounds_of(rows, rewards, names, rounds)
         return rows, count, names, np.arange(rounds, dtype=np.int64) * (0 if still else count)
 
-    def _arm_rows(self, arms: Any, items: Any = None, *, many: bool = False, single: bool = False) -> tuple[Any, int]:
-        """Arms as rows, and how many they are; those of a user and items are made by the policy's features."""
+    def _arms_of(self, arms: Any, items: Any = None) -> Any:
+        """Arms, made by the policy's features where they are those of a user and items."""
         if items is not None:
-            arms = self._made(arms, items)
-        elif isinstance(arms, dict):
+            return self._made(arms, items)
+        if isinstance(arms, dict):
             raise InputError(
                 "a user alone, but no items: choose(user, items), learn(user, reward, items=items, arm=k)."
             )
-        elif self.features is not None:
-            arms = self._made({}, arms) if is_items(arms) else self._fitting(arms) if self._is_made(arms) else arms
-        return arm_rows(as_block(arms) if single else arms, self._features_of(arms), many=many)
+        if self.features is not None:
+            return self._made({}, arms) if is_items(arms) else self._fitting(arms) if self._is_made(arms) else arms
+        return arms
 
     def _features_of(self, arms: Any) -> int:
         """How many features these arms should have."""
         return self.dim
 
     def _row(self, x: Any) -> Any:
-        rows, count = self._arm_rows(x, single=True)
+        rows, count, _ = self._round(x, None, None, learn=True)
         if count != 1:
             raise InputError(f"a choice must be one row, got {count}.")
         return plain_rows(rows, self.dim)
