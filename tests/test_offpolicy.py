@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import naive
-from driftls.errors import InputError, SettingsError
+from driftls.errors import InputError, LogFormatError, SettingsError
 from driftls.features import Features, OuterProduct, UserOnly
+from driftls.log_replay import replay
 from driftls.logs import Block, Event, read, synthetic_day
 from driftls.logs.log import EventLog, Log
 from driftls.offpolicy import Estimates, Fixed, estimate
@@ -286,3 +287,27 @@ def test_a_folder_of_another_replay_is_refused_and_the_same_one_is_not(tmp_path:
     assert (runs / "random.policy").read_bytes() == before
     assert driftls(*ask).returncode == 0
     assert not list(runs.glob("*.checkpoint"))
+
+
+def test_a_log_whose_names_a_policy_has_never_met_is_refused() -> None:
+    policy = LinUCB(features=Features(cross="all"), seed=0)
+    items = [{"id": 1}, {"id": 2}]
+    policy.learn({"city": "Rome"}, 1.0, items=items, arm=policy.choose({"city": "Rome"}, items))
+    log = synthetic_day(lines=200, seed=1)
+    with pytest.raises(SettingsError, match=r"none of the log's features \(0.*which have met city=Rome"):
+        estimate(policy.freeze(), log)
+    with pytest.raises(SettingsError, match="none of the log's features"):
+        replay(policy, log)
+    fresh = LinUCB(features=Features(cross="all"), seed=0)
+    replay(fresh, log)  # which meets them now
+    assert estimate(fresh.freeze(), log).lines == 200
+
+
+def test_a_table_is_no_log_and_the_page_is_named_that_says_how_to_make_one(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"time": [1], "click": [0]})
+    with pytest.raises(InputError, match=r"got a DataFrame\. Make an `Event` of each row: see docs/logs\.md"):
+        read(table)
+    table.to_csv(tmp_path / "events.csv")
+    with pytest.raises(LogFormatError, match=r"docs/logs\.md"):
+        next(iter(read(tmp_path / "events.csv")))

@@ -448,7 +448,7 @@ def test_what_records_are():
     "records",
     [
         [{"age": 31}, {"age": None}, {"age": None}],
-        [{"age": float("nan")}],
+        [{"age": float("nan")}, {"age": 31}],
         {"age": [31.0, None]},
     ],
     ids=["None", "NaN", "table"],
@@ -468,6 +468,18 @@ def test_a_category_that_is_missing_is_counted_and_no_cause_for_a_warning() -> N
     features.table([{"city": "Oslo"}, {"city": None}, {}])
     assert features.missing == {"city": 2}
     assert str(features).endswith("3 users and 0 items, 2 features; missing: city in 2")
+
+
+def test_a_blank_of_pandas_in_a_column_of_text_is_no_number_that_is_missing() -> None:
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"city": ["Oslo", None, float("nan")]})
+    features = Features()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        features.table(table)
+        for _, row in table.iterrows():
+            features.user(row)
+    assert features.missing == {"city": 4}
 
 
 def test_rows_of_what_is_no_block_say_what_makes_rows_of_dicts():
@@ -503,9 +515,9 @@ def test_a_warning_that_is_an_error_leaves_no_record_half_counted():
     features = Features()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        features.user({"age": None, "height": float("nan"), "city": "Oslo"})  # which may be text
         with pytest.raises(MissingNumberWarning):
-            features.user({"age": None, "height": float("nan"), "city": "Oslo"})
-        features.user({"age": 31, "height": 1.8, "city": "Oslo"})
+            features.user({"age": 31, "height": 1.8, "city": "Oslo"})
     assert features.missing == {"age": 1, "height": 1, "city": 0}
 
 

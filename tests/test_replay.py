@@ -425,7 +425,7 @@ def test_what_cannot_be_replayed_is_told_before_the_first_line(day):
         replay(LinUCB(136, seed=0), day)
     with pytest.raises(DimensionError, match="dim=137"):
         replay(DisjointLinUCB(137, seed=0), day, features=UserOnly(136))
-    with pytest.raises(SettingsError, match="belong together"):
+    with pytest.raises(SettingsError, match="its features do not suit it"):
         replay(DisjointLinUCB(512, seed=0), day, features=UserArmCrosses(8, articles=64))
     with pytest.raises(SettingsError, match="metrics must be among"):
         replay(saga(seed=0), day, metrics=["clicks"])

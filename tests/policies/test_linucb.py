@@ -17,10 +17,10 @@ from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 PARTS = [
     (6, False, False, (RLS, ExactWidth), 2.0, "exact: with 6 dense features the exact method is affordable"),
     (6, False, True, (RLS, ExactWidth), 2.0, "exact: with 6 dense features the exact method is affordable"),
-    (6, True, False, (SAGA, DiagonalWidth), 2.0, "fast: 6 sparse features and arms that change: SAGA"),
+    (6, True, False, (SAGA, DiagonalWidth), 2.0, "fast: 6 sparse features, and arms that change: SAGA"),
     (201, False, True, (RLS, ExactWidth), 2.0, "exact: 201 dense features and arms that recur"),
     (1001, False, True, (RLS, ExactWidth), 2.0, "exact: 1001 dense features and arms that recur, in raw units"),
-    (201, False, False, (SAGA, DiagonalWidth), 2.0, "fast: 201 dense features and arms that change: SAGA"),
+    (201, False, False, (SAGA, DiagonalWidth), 2.0, "fast: 201 dense features, and arms that change: SAGA"),
     (5001, False, True, (SAGA, PhiWidth), 2.0, "fast: 5001 features, too many for a 5001 x 5001 matrix: SAGA"),
 ]
 

@@ -37,6 +37,4 @@ def convert(
     for example in log.counts.examples:
         typer.echo(f"Skipped: {example}", err=True)
     typer.echo(f"Wrote {log.counts.events:,} of {log.counts.lines:,} lines of {log.format} to {out}.")
-    typer.echo(
-        f"Next: driftls fit {out} --policy linucb --out warm.policy, or driftls replay {out} --policy linucb-auto"
-    )
+    typer.echo(f"Next: driftls inspect {out}, which says how to replay it.")

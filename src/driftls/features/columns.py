@@ -18,12 +18,13 @@ LARGEST = 1e75  # what trackers and policies take
 class Column:
     """What is known of one column: the code of each of its names, and how many records had it."""
 
-    __slots__ = ("category", "codes", "group", "name", "present")
+    __slots__ = ("blank", "category", "codes", "group", "name", "present")
 
     def __init__(self, name: str, group: int, category: bool) -> None:
         self.name, self.group, self.category = name, group, category
         self.codes: dict[Key, int] = {}
         self.present = 0
+        self.blank = False  # whether a cell was blank before it was known whether there are numbers
 
 
 class Space:
@@ -112,9 +113,10 @@ class Space:
         found = [
             (k if several and entry[0] is None else entry[0], entry[1]) for k, entry in enumerate(entries) if entry
         ]
-        if not several and not found and (None in column.codes or isinstance(value, float)):
-            self.tell_missing(column)
+        column.blank |= not several and not found
         codes += [self.code(column, key) for key, _ in found]
+        if column.blank and None in column.codes:
+            self.tell_missing(column)
         values += [x for _, x in found]
         return several or bool(found)
 

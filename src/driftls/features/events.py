@@ -50,7 +50,7 @@ class EventFeatures(FeatureMap):
         if largest >= self.user_dim:
             raise DimensionError(
                 f"a visitor has feature {largest}, but user_dim={self.user_dim}. "
-                f"Declare user_dim={largest + 1} or more, or check the log."
+                f"Declare user_dim={largest + 1} or more (--dim on the command line), or check the log."
             )
         if not getattr(self, "constant", False):
             return Rows(index, value, start, self.user_dim)

@@ -32,8 +32,14 @@ def features_for(name: str, policy: Any, features: FeatureMap | None, first: Blo
             )
     if not hasattr(features, "users") if disjoint else isinstance(features, UserOnly):
         raise SettingsError(
-            f"{name}: UserOnly (or Features) and DisjointLinUCB, with one model an article, belong together."
+            f"{name}: its features do not suit it: a policy with one model an article (DisjointLinUCB) takes UserOnly or "
+            f"Features, any other UserArmCrosses, OuterProduct or Features; these are {type(features).__name__}."
         )
+    if features is own and (told := getattr(features, "strange", lambda block: "")(first)):
+        advice = (
+            "Train it on a log of the same kind, or make the log's rows with the policy's features: see docs/logs.md."
+        )
+        raise SettingsError(f"{name}: {told}. {advice}")
     if features.grows and own is not features:
         raise SettingsError(f"{name}: a vocabulary that grows belongs to its policy: build it with features=.")
     if features.dim != policy.dim and not features.grows and not getattr(policy, "any_dim", False):

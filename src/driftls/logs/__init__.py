@@ -55,6 +55,9 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     >>> log.format, log.counts.lines, log.counts.events, log.counts.skipped
     ('R6B', 502, 501, 1)
     """
+    if hasattr(source, "columns"):
+        kind = type(source).__name__
+        raise InputError(f"read takes paths or events, got a {kind}. Make an `Event` of each row: see docs/logs.md.")
     if isinstance(source, str | os.PathLike) or not isinstance(source, Iterable):
         source = [source]
     entries = iter(source)
@@ -67,7 +70,7 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     given = [first, *entries]
     for path in given:
         if not isinstance(path, str | os.PathLike):
-            raise InputError(f"read takes paths or events, got {type(path).__name__}. Pass files, or `Event`s.")
+            raise InputError(f"read takes paths or events, got {type(path).__name__}. Make `Event`s: see docs/logs.md.")
     paths = [os.fspath(path) for path in given]  # type: ignore[arg-type]
     for path in paths:
         if not os.path.exists(path):

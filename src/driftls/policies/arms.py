@@ -21,6 +21,7 @@ from driftls.trackers.settings import whole_number
 from driftls.widths import Width
 
 FIRST_NAMES = 64
+OPEN_END = "a vocabulary that may grow without end"
 
 
 def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:

@@ -17,7 +17,7 @@ from driftls.history import Mapped
 from driftls.inputs import as_rows
 from driftls.persistence import group, whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
-from driftls.policies.arms import as_block, check_parts, first_dim, is_items, look_at, position_of
+from driftls.policies.arms import OPEN_END, as_block, check_parts, first_dim, is_items, look_at, position_of
 from driftls.policies.files import by_number, seeds_header, seeds_of, tracker_of, width_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
@@ -288,7 +288,8 @@ class DisjointLinUCB(Policy):
     def _decide(self, sparse: bool, arms: int) -> None:
         """Choose tracker and width: what is exact where that is affordable, and no worse than exact where it is not."""
         dim = self.dim
-        small = dim <= EXACT_UP_TO and not (self.features is not None and self.features.grows)  # and stays so
+        grows = self.features is not None and self.features.grows
+        small = dim <= EXACT_UP_TO and not grows  # and stays so
         exact = not sparse and small and arms * dim * dim <= MOST_PRODUCTS
         self.tracker = RLS(dim) if small else SAGA(dim)
         self._models.use(ExactWidth() if exact else CentredWidth())
@@ -298,7 +299,7 @@ class DisjointLinUCB(Policy):
             if exact
             else f"fast: {what} and {arms} arms: exact models, with centred diagonal widths"
             if small
-            else f"fast: {what}, too many for a matrix an arm: SAGA, with centred diagonal widths"
+            else f"fast: {OPEN_END if grows else what + ', too many for a matrix an arm'}: SAGA, with centred diagonal widths"
         )
         self._auto = False
         if self.sigmas is not None:

@@ -7,7 +7,7 @@ from typing import Any
 from driftls.draws import Seed, generator_of
 from driftls.errors import SettingsError
 from driftls.features import FeatureMap
-from driftls.policies.arms import first_dim
+from driftls.policies.arms import OPEN_END, first_dim
 from driftls.policies.files import seeds_header, seeds_of
 from driftls.policies.shared import SharedPolicy
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
@@ -85,6 +85,8 @@ class LinUCB(SharedPolicy):
         own, self._seed = generator_of(seed).spawn(2)
         if tracker is None:
             tracker, width = self._parts(whole_number(dim, "dim", 1), sparse=False, recurring=False)
+            if features is not None and features.grows:
+                self._reason = f"for {OPEN_END}: the first arms will tell which method suits them"
         elif width is None:
             width = ExactWidth() if isinstance(tracker, RLS) else DiagonalWidth()
         sigmas = (2.0 if self._auto else 1.0) if sigmas is None else sigmas
@@ -99,7 +101,7 @@ class LinUCB(SharedPolicy):
             features=features,
         )
 
-    def _parts(self, dim: int, *, sparse: bool, recurring: bool) -> tuple[Tracker, Width]:
+    def _parts(self, dim: int, *, sparse: bool, recurring: bool, grows: bool = False) -> tuple[Tracker, Width]:
         lam, seed = self._regularisation, self._seed
         if dim <= EXACT_UP_TO and not sparse:
             self._reason = f"exact: with {dim} dense features the exact method is affordable, and nothing is lost"
@@ -111,15 +113,16 @@ class LinUCB(SharedPolicy):
         if recurring and not sparse:
             self._reason = f"fast: {dim} features, too many for a {dim} x {dim} matrix: SAGA, with one phi for each arm"
             return SAGA(dim, regularisation=lam, seed=seed, **RAW), PhiWidth()
-        kind = "sparse" if sparse else "dense"
-        self._reason = f"fast: {dim} {kind} features and arms that change: SAGA, with diagonal widths"
+        what = OPEN_END if grows else f"{dim} {'sparse' if sparse else 'dense'} features"
+        self._reason = f"fast: {what}, and arms that change: SAGA, with diagonal widths"
         return SAGA(dim, regularisation=lam, seed=seed), DiagonalWidth()
 
     def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> bool:
         if not self._auto:
             return sparse
         sparse = sparse and not (crossed and self.dim <= EXACT_UP_TO)
-        tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring)
+        grows = self.features is not None and self.features.grows
+        tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring, grows=grows)
         tracker.lock = self.lock  # which other threads may be waiting for
         self.tracker, self._auto = tracker, False
         self._models.use(width)

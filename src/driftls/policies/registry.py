@@ -92,7 +92,8 @@ def load(path: str | os.PathLike[str]) -> Policy:
         kind.__name__: kind for kind in (DisjointLinUCB, Greedy, LinTS, LinUCB, SharedPolicy, Random)
     }
     if header.get("class") not in kinds:
-        raise FileFormatError(f"{path}: holds a {header.get('class')}, not one of {', '.join(kinds)}.")
+        told = f"{path}: expected a policy ({', '.join(kinds)}), got a {header.get('class')}"
+        raise FileFormatError(f"{told}. A tracker is loaded by its class: {header.get('class')}.load(path).")
     with persistence.reading(path):
         return kinds[header["class"]].from_snapshot(header, arrays)
 
