@@ -7,11 +7,13 @@ BIN    := $(VENV)/bin
 
 $(VENV)/.user: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV), a minute or two ..."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV), a minute or two ..."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $(VENV)/.user $@
 

@@ -83,7 +83,7 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
             verdict(reaches, reaches and beats),
         ),
         Claim(
-            "The loss may not be conclusive: LinUCB may not have seen enough data.",
+            "The loss may be an accident: LinUCB may not have seen enough data.",
             f"The loss is {'clear' if lost else 'not clear for all'}. Of LinUCB's clicks they earn: "
             + ", ".join(f"{policy} {per[policy]}" for policy in VARIANTS) + ".",
             verdict(not lost),
