@@ -365,10 +365,10 @@ def diagonal_width2(x, M):
     return sum(x[j] ** 2 / M[j, j] for j in range(len(x)) if x[j] != 0.0)
 
 
-def best(scores):
-    """The first of the scores that are within 1e-9 of the highest"""
+def best(scores, kappa=0.0):
+    """The first of the scores that are within 1e-9 of the highest, or of kappa, if that is larger"""
     scores = np.asarray(scores)
-    return int(np.flatnonzero(scores >= scores.max() - 1e-9 * abs(scores.max()))[0])
+    return int(np.flatnonzero(scores >= scores.max() - 1e-9 * max(abs(scores.max()), kappa))[0])
 
 
 class LinUCB:

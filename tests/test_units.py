@@ -278,3 +278,16 @@ def test_rewards_that_are_all_equal_are_no_noise(name):
     for n in range(40 if policy.disjoint else 0):
         policy.learn(X[n : n + 1], 0.7, arm=policy.choose(X[n : n + 1], ids=["a"]), ids=["a"])
     assert policy.kappa == policy.sigmas
+
+
+@pytest.mark.parametrize("factor", [2.0**20, 2.0**-20])
+def test_a_value_that_counts_as_0_is_not_the_first_of_its_feature(factor):
+    def told(first, factor):
+        tracker, rng = RLS(3), np.random.default_rng(0)
+        for n in range(105):
+            x = rng.normal(size=3)
+            late, x[2] = x[2], first if n < 100 else factor * x[2]
+            tracker.update(x, x[0] + (late if n >= 100 else 0.0))
+        return tracker.predict(np.array([0.0, 0.0, factor]))
+
+    assert told(1e-150, factor) == told(0.0, factor) == told(0.0, 1.0)

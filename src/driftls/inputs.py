@@ -181,7 +181,7 @@ def sparse_rows(X: Any, called: str) -> Rows:
 
 def small(indices: Any) -> Any:
     """Indices as the stage has them, where they fit: SciPy makes longer ones of whatever was sliced from longer ones."""
-    if indices.dtype is INDEX:
+    if indices.dtype is INDEX or indices.dtype.kind not in "iu":
         return indices
     converted = indices.astype(INDEX)
     return converted if (converted == indices).all() else indices

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -128,3 +131,20 @@ def widened(old: NDArray[Any], into: NDArray[Any], before: int, after: int) -> N
     ]
     into[np.ix_(*at)] = old
     return into
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Ctrl-C comes after this: what changes several things must not stop between them."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    came: list[Any] = []
+    signal.signal(signal.SIGINT, lambda *told: came.append(told))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            before(*came[0])

@@ -201,6 +201,12 @@ class Units:
             return 0.0
         return float(max(squares - 2.0 * offset * total + n * offset * offset, 0.0))
 
+    @property
+    def reward_size(self) -> float:
+        """The mean square of the rewards, as they are learned; where all are equal, of what rounding leaves of them."""
+        n, offset = self.frame["rewards"], self.frame["offset"]
+        return max(self.reward_variation / n, (1e-8 * offset) ** 2) if n else 0.0
+
     def raw(self, theta: Vector) -> tuple[Vector, float]:
         """Coefficients and intercept in the caller's own units."""
         coefficients = theta[: self.dim] * self.each(self.arrays["unit"])

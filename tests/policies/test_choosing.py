@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,7 +13,7 @@ from driftls import ridge
 from driftls.environments import FixedArms, FreshContexts
 from driftls.errors import ConditioningWarning, DimensionError, InputError
 from driftls.inputs import Rows
-from driftls.policies import Greedy, LinUCB, Random, SharedPolicy
+from driftls.policies import DisjointLinUCB, Greedy, LinUCB, Random, SharedPolicy
 from driftls.simulation import simulate
 from driftls.testing.common import same_snapshot
 from driftls.testing.policies import played, rounds
@@ -266,3 +268,47 @@ def test_infinity_in_a_rare_feature_is_refused_although_its_unit_is_not_known_we
         with pytest.raises(InputError, match="finite"):
             call(rows[1])
     same_snapshot(before, policy.snapshot(), "a refused call")
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.7, 3.0, 1e5])
+def test_scores_that_cancel_tie_by_the_size_of_their_terms(factor):
+    policy, arms = LinUCB(tracker=RLS(2), width=NoWidth(), seed=0), factor * np.eye(2)
+    for y in [0.0, 1.0] * 6:
+        for arm in (0, 1):
+            policy.learn(arms, y, arm=arm)
+        assert policy.choose(arms) == 0
+
+
+def test_one_arm_whose_rewards_are_all_equal_is_no_divergence():
+    rng, policy = np.random.default_rng(0), DisjointLinUCB(2000, seed=0, epsilon=1.0)
+    for _ in range(60):
+        x = sp.random_array((1, 2000), density=0.004, rng=rng, format="csr")
+        k = policy.choose(x, ids=["a", "b", "c"])
+        policy.learn(x, float(k), arm=k, ids=["a", "b", "c"])
+
+
+def test_a_matrix_that_lost_all_digits_is_inverted_all_the_same():
+    rng, policy = np.random.default_rng(2), LinUCB(tracker=RLS(6, scale=False, intercept=False), seed=0)
+    with pytest.warns(ConditioningWarning):
+        for _ in range(130):
+            arms = rng.normal(size=(5, 6)) + 1e9
+            policy.learn(arms, float(rng.normal()), arm=policy.choose(arms))
+    assert np.isfinite(policy.theta).all()
+
+
+@pytest.mark.parametrize("kind", [LinUCB, DisjointLinUCB])
+def test_a_copy_before_the_first_arms_draws_from_the_same_kind_of_generator(kind):
+    def learned(policy):
+        rng = np.random.default_rng(1)
+        for _ in range(40):
+            arms = rng.normal(size=(4, 250)) * (rng.random((4, 250)) < 0.1)
+            given = {"ids": range(4)} if kind is DisjointLinUCB else {}
+            x = sp.csr_array(arms[:1] if given else arms)
+            k = policy.choose(x, **given)
+            policy.learn(x, float(arms[k, :9].sum()), arm=k, **given)
+        return policy.scores(x, **given)
+
+    def fresh():
+        return kind(250, seed=np.random.Generator(np.random.Philox(3)))
+
+    np.testing.assert_array_equal(learned(copy.deepcopy(fresh())), learned(fresh()))

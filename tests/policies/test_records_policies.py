@@ -1,6 +1,7 @@
 """Policies that are given features: users and items as dicts, pools of them, and copies that only choose."""
 
 import json
+import sys
 import threading
 
 import numpy as np
@@ -291,3 +292,20 @@ def test_a_frozen_copy_that_meets_names_does_not_tell_the_policy():
     frozen.choose({"tags": [f"word {k}" for k in range(100)]}, ITEMS)
     assert frozen.dim >= frozen.features.dim > 100 > policy.features.dim == dim
     assert str(policy.features) == before
+
+
+def test_a_policy_is_written_down_while_another_one_teaches_its_features_names():
+    features, items = Features(cross="all"), [{"id": k} for k in range(5)]
+    one, other = LinUCB(features=features, seed=0), LinUCB(features=features, seed=1)
+    one.choose({"city": "Oslo"}, items)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        teacher = threading.Thread(target=lambda: [other.choose({"city": f"{n}"}, items) for n in range(1500)])
+        teacher.start()
+        while teacher.is_alive():
+            one.snapshot()
+    finally:
+        sys.setswitchinterval(before)
+        teacher.join()
+    assert features.dim > 1500

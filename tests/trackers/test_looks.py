@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tracemalloc
 
 import numpy as np
@@ -148,3 +149,36 @@ def test_a_look_keeps_what_was_learned_of_a_feature_that_was_never_offered(track
         policy.choose([row(0, 3.0), row(1, 2.0)])
     assert abs(policy.tracker.predict(row(2, 5.0)) - before) < 0.25
     assert abs(policy.widths([row(2, 5.0)]) - width) < 0.05
+
+
+@pytest.mark.parametrize("kind", [SAGA, SAG, SVRG, GD])
+@pytest.mark.parametrize("late", ["equal", "small"])
+def test_rewards_that_become_equal_or_small_are_no_divergence(kind, late):
+    rng = np.random.default_rng(0)
+    tracker = kind(3, seed=0, history=Window(8))
+    for n in range(200):
+        early = n < 20
+        y = (2.0 * (n % 2) if early else 1.0) if late == "equal" else rng.normal() * (1e6 if early else 1e-3)
+        tracker.update(rng.normal(size=3), y)
+    assert abs(tracker.predict(np.zeros(3)) - (1.0 if late == "equal" else 0.0)) < (0.5 if late == "equal" else 3e5)
+
+
+def test_ctrl_c_in_the_middle_of_a_look_comes_after_it(monkeypatch):
+    X, y = correlated(rows=500)
+    whole, broken = SAGA(12, seed=0).partial_fit(X, y), SAGA(12, seed=0)
+    broken.partial_fit(X[:200], y[:200])
+    settle = SAGA.settle
+
+    def stopped(self):
+        signal.raise_signal(signal.SIGINT)
+        return settle(self)
+
+    monkeypatch.setattr(SAGA, "settle", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        for x, target in zip(X[200:], y[200:]):
+            broken.update(x, target)
+    assert 200 <= len(broken) < 499
+    monkeypatch.undo()
+    broken.partial_fit(X[len(broken) :], y[len(broken) :])
+    np.testing.assert_array_equal(broken.theta, whole.theta)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -387,7 +387,8 @@ class Features(FeatureMap):
 
     def _settings(self) -> dict[str, Any]:
         kept = {"cross": [list(pair) for pair in self.cross], "categories": list(self.categories)}
-        kept |= {"constant": self.constant, "names": self._index.listed()}
+        with self._lock:  # another policy may be learning with these features
+            kept |= {"constant": self.constant, "names": self._index.listed()}
         return {"dim": self.dim if self.hashed else None, **kept}
 
     def follow(self, header: dict[str, Any]) -> None:

@@ -78,9 +78,9 @@ def of_today(w: Any, o: Any, slot: int) -> bool:
 
 
 @inner
-def leads(scores: Any, k: int, best: int) -> bool:
+def leads(scores: Any, k: int, best: int, kappa: float) -> bool:
     """Whether arm k may come before the best so far: by its score, and among those that tie by its place"""
-    return best < 0 or scores[k] > scores[best] or (k < best and scores[k] >= tied(scores[best]))
+    return best < 0 or scores[k] > scores[best] or (k < best and scores[k] >= tied(scores[best], kappa))
 
 
 @part
@@ -105,16 +105,16 @@ def bounded_score(t: Any, w: Any, rows: Any, i: int, n: int, out: int, x: float)
             square = square_from(w, inverse, rows, i, k, many)
             keep(w, o, slots[k], rows, i + k, square)
         scores[k] = ucb(mean_of(t, values, at, length), square, x)
-        if (w.allowed == 0 or allowed[k] != 0) and of_today(w, o, slots[k]) and leads(scores, k, best):
+        if (w.allowed == 0 or allowed[k] != 0) and of_today(w, o, slots[k]) and leads(scores, k, best, x):
             best = k
     for scan in range(SCANS + 1):
         top = -1
         for k in range(n):
-            if (w.allowed != 0 and allowed[k] == 0) or of_today(w, o, slots[k]) or not leads(scores, k, best):
+            if (w.allowed != 0 and allowed[k] == 0) or of_today(w, o, slots[k]) or not leads(scores, k, best, x):
                 continue
             if scan == SCANS:  # enough of going for the highest
                 best = settle(t, w, o, rows, i, k, out, x, best)
-            elif leads(scores, k, top):
+            elif leads(scores, k, top, x):
                 top = k
         if top < 0:
             break
@@ -130,7 +130,7 @@ def settle(t: Any, w: Any, o: Any, rows: Any, i: int, k: int, out: int, x: float
     square = exact_square(inverse_of(t, w), t.dim, values, at, length, rows.sparse)
     keep(w, o, integers(rows.slots)[k], rows, i + k, square)
     scores[k] = ucb(mean_of(t, values, at, length), square, x)
-    return k if leads(scores, k, best) else best
+    return k if leads(scores, k, best, x) else best
 
 
 @part

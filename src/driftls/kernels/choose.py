@@ -57,7 +57,7 @@ def best_of(p: Any, count: int) -> tuple[int, int]:
             arms += 1
             if best < 0 or scores[k] > scores[best]:
                 best = k
-    least = tied(scores[best])
+    least = tied(scores[best], weight(p))
     for k in range(best):
         if scores[k] >= least and (p.allowed == 0 or allowed[k] != 0):
             return k, arms

@@ -14,7 +14,7 @@ from driftls.kernels.parts import call, gemm, inner, integers, part, reals, trac
 from driftls.kernels.rows import dot, row
 
 SMALLEST_SCALE = 1e-100
-TIE = 1e-9  # of the best score
+TIE = 1e-9  # of the best score, or of kappa
 
 
 @inner
@@ -24,9 +24,12 @@ def ucb(mean: float, width2: float, kappa: float) -> float:
 
 
 @inner
-def tied(best: float) -> float:
-    """The lowest score that counts as equal to this one: what is nearer may be rounding, which depends on units"""
-    return best - TIE * abs(best)
+def tied(best: float, kappa: float) -> float:
+    """The lowest score that counts as equal to this one: what is nearer may be rounding, which depends on units
+
+    A score is a sum of terms, of which kappa tells the size where they cancel
+    """
+    return best - TIE * max(abs(best), kappa)
 
 
 # -- none: greedy -----------------------------------------------------------------------------------------------------

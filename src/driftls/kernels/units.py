@@ -56,6 +56,8 @@ def first_seen(u: Any, j: int, x: float) -> None:
 def beyond(u: Any, j: int, square: float, n: float) -> None:
     """The feature at place j, whose sums are those of n rows, has a value beyond its limit, of this square"""
     count, limit = reals(u.count)[j], reals(u.limit)
+    if count == 0.0:  # so small that it counts as 0
+        return
     if count < FEW:
         limit[j] = max(limit[j], FURTHER * square)
     if has_grown(u, j, count, reals(u.squares)[j], reals(u.sums)[j] if u.centred != 0 else 0.0, n):
@@ -169,7 +171,7 @@ def note_pool(u: Any, rows: Any, i: int, n: int, still: bool) -> None:
             if any_beyond(u, x, np.inf):
                 new_features(u, x)
                 for j in range(u.dim):
-                    if x[j] * x[j] > reals(u.limit)[j]:
+                    if x[j] * x[j] > reals(u.limit)[j] and abs(x[j]) > SMALLEST:
                         jumped[j] = max(jumped[j], x[j] * x[j])
             add_row(x, u.dim, pool_count, pool_squares, pool_sums)
     add_sums(u.dim, pool_count, reals(u.count))

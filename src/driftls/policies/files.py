@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 import driftls.trackers
+from driftls.draws import GENERATORS
 from driftls.errors import CorruptFileError
 from driftls.persistence import whole
+from driftls.state import refuse
 from driftls.trackers import Tracker
 from driftls.widths import KINDS, Width
 
@@ -44,6 +46,7 @@ def seeds_header(generator: np.random.Generator) -> dict[str, Any]:
     """From which seeds are spawned, and how many were."""
     seeds: Any = generator.bit_generator.seed_seq
     return {
+        "kind": type(generator.bit_generator).__name__,
         "entropy": np.array(seeds.entropy, dtype=object).tolist(),
         "spawn_key": [int(entry) for entry in seeds.spawn_key],
         "spawned": seeds.n_children_spawned,
@@ -52,5 +55,7 @@ def seeds_header(generator: np.random.Generator) -> dict[str, Any]:
 
 def seeds_of(header: dict[str, Any]) -> np.random.Generator:
     """What `seeds_header` wrote down."""
-    key, spawned = tuple(header["spawn_key"]), whole(header, "spawned")
-    return np.random.default_rng(np.random.SeedSequence(header["entropy"], spawn_key=key, n_children_spawned=spawned))
+    key, spawned, kind = tuple(header["spawn_key"]), whole(header, "spawned"), header.get("kind", "PCG64")
+    refuse(kind not in GENERATORS, "kind")
+    seeds = np.random.SeedSequence(header["entropy"], spawn_key=key, n_children_spawned=spawned)
+    return np.random.Generator(getattr(np.random, kind)(seeds))

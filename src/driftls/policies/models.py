@@ -20,6 +20,7 @@ from driftls.policies.evidence import Strength, can_adapt, next_strength
 from driftls.policies.tables import ScoreTable
 from driftls.schedules import ridge
 from driftls.stage import Stage, view
+from driftls.state import unbroken
 from driftls.trackers import RLS, Tracker
 from driftls.units import Units
 from driftls.widths import Width
@@ -277,7 +278,12 @@ class Models:
         self.table.renew()
 
     def _look(self) -> None:
-        """It is time for a look: other units, and, where it is estimated, another ridge; rewrite what was learned."""
+        """It is time for a look."""
+        with unbroken():
+            self._take_units()
+
+    def _take_units(self) -> None:
+        """Other units, and, where it is estimated, another ridge; rewrite what was learned."""
         units, models, strength = self.units, self.each(), self.strength
         assert units is not None
         if strength is not None and self.first is not None and self.frame["learned"] >= 4.0:

@@ -201,13 +201,15 @@ class RLS(SummingTracker):
         diagonal = np.diag(matrix).copy()
         units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
         scaled = matrix[some] * units[seen] * units[seen, None]
-        scaled[np.diag_indices(seen.size)] += LAST_DIGIT
-        try:
-            block = np.linalg.inv(scaled)
-        except np.linalg.LinAlgError:
-            if least:
-                return False
-            raise
+        block, digit = None, LAST_DIGIT
+        while block is None:
+            scaled[np.diag_indices(seen.size)] += digit
+            try:
+                block = np.linalg.inv(scaled)
+            except np.linalg.LinAlgError:
+                if least:
+                    return False
+                digit *= 10.0
         if least and not 0.0 < np.diag(block).max(initial=1.0) * least < 1.0:
             return False
         block += block.T.copy()

@@ -19,7 +19,7 @@ from driftls.kernels.records import TRACKER
 from driftls.persistence import Saveable
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule, ridge
 from driftls.stage import Stage, view
-from driftls.state import Shape, State
+from driftls.state import Shape, State, unbroken
 from driftls.trackers.health import Watch
 from driftls.trackers.settings import MOST_STEPS, flag, whole_number
 from driftls.units import Change, Units
@@ -156,9 +156,10 @@ class Machine(Saveable):
     def look(self) -> None:
         """Take new units from what was seen, and rewrite what was learned in them."""
         if self.units is not None:
-            if (change := self.units.look()) is not None:
-                self.change_units(change)
-            self.settle()
+            with unbroken():
+                if (change := self.units.look()) is not None:
+                    self.change_units(change)
+                self.settle()
 
     def settle(self) -> bool:
         """A look was taken: come closer to the target, where that is cheap now; whether theta has moved."""

@@ -81,6 +81,13 @@ class StochasticTracker(Tracker):
         if len(y):
             squares = X * X if isinstance(X, np.ndarray) else X.multiply(X)
             self.frame.set(max_norm2=float(squares.sum(axis=1).max()), max_y2=float(np.square(y).max()))
+            self._resize_errors()
+
+    def _resize_errors(self) -> None:
+        """The largest y^2 was found anew: what is measured by it must neither vanish with an offset, nor be of larger ones."""
+        if self.units is not None:
+            largest = max(self.frame["max_y2"], self.units.reward_size)
+            self.frame.set(max_y2=largest, error2=min(self.frame["error2"], largest))
 
     def _stand(self, theta: NDArray[np.float64], gradients: NDArray[np.float64]) -> None:
         """theta and g as they are from now on: what a large row that has left did to the last digits leaves with it."""
@@ -257,6 +264,7 @@ class _TableTracker(StochasticTracker):
         with self._scratch():
             total = cg.polish(self.frame, sweeps, len(self.history))
         self.frame["accounted"] = total / max(len(self.history), 1)
+        self._resize_errors()
 
     @contextmanager
     def _scratch(self) -> Iterator[NDArray[np.float64]]:
