@@ -173,10 +173,13 @@ def test_ctrl_c_in_the_middle_of_a_look_comes_after_it(monkeypatch):
         signal.raise_signal(signal.SIGINT)
         return settle(self)
 
-    monkeypatch.setattr(SAGA, "settle", stopped)
-    with pytest.raises(KeyboardInterrupt):
+    def learn():
         for x, target in zip(X[200:], y[200:]):
             broken.update(x, target)
+
+    monkeypatch.setattr(SAGA, "settle", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        learn()
     assert 200 <= len(broken) < 499
     monkeypatch.undo()
     broken.partial_fit(X[len(broken) :], y[len(broken) :])
