@@ -213,6 +213,12 @@ class Units:
         constant = theta[self.dim] * self.frame["constant"] if theta.size > self.dim else 0.0
         return coefficients, float(self.frame["offset"] + constant - coefficients @ self.each(self.arrays["means"]))
 
+    def copy(self) -> Units:
+        """The same, for another tracker."""
+        made = Units(self.dim, sparse=self.sparse, intercept=self.intercept, scale=self.scale)
+        made.restore(*self.snapshot())
+        return made
+
     def snapshot(self) -> tuple[dict[str, float], dict[str, Vector]]:
         """Numbers and arrays, for a file."""
         numbers, arrays = self._kept.snapshot()

@@ -285,6 +285,8 @@ def test_one_arm_whose_rewards_are_all_equal_is_no_divergence():
         x = sp.random_array((1, 2000), density=0.004, rng=rng, format="csr")
         k = policy.choose(x, ids=["a", "b", "c"])
         policy.learn(x, float(k), arm=k, ids=["a", "b", "c"])
+    told = [policy.model(name).predict(x)[0] for name in ("a", "b", "c")]
+    np.testing.assert_allclose(told, [0.0, 1.0, 2.0], atol=0.5)
 
 
 def test_a_matrix_that_lost_all_digits_is_inverted_all_the_same():

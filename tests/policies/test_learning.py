@@ -184,3 +184,17 @@ def test_a_model_of_an_arm_is_given_as_a_copy():
     before = policy.snapshot()
     policy.model("a").update(user, 1.0)
     same_snapshot(before, policy.snapshot(), "a copy that learned")
+
+
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array], ids=["dense", "sparse"])
+def test_a_copy_of_a_model_predicts_in_units_as_the_policy_does(kind):
+    rng, policy = np.random.default_rng(0), DisjointLinUCB(3, kappa=0.0, seed=0)
+    for _ in range(60):
+        user = kind(rng.normal(size=(1, 3)) * [1.0, 100.0, 0.01])
+        k = policy.choose(user, ids=["a", "b"])
+        policy.learn(user, 5.0 + k, arm=k, ids=["a", "b"])
+        policy.learn(user, 6.0 - k, arm=1 - k, ids=["a", "b"])
+    told = np.ravel([policy.model(name).predict(user) for name in ("a", "b")])
+    np.testing.assert_allclose(told, [5.0, 6.0], atol=0.1)
+    scores = policy.scores(user, ids=["a", "b"])  # measured from the mean reward
+    np.testing.assert_allclose(told[1] - told[0], scores[1] - scores[0], atol=1e-9)

@@ -115,6 +115,10 @@ class Hashing(Index):
     def cut(self, size: int) -> None:
         """No name is kept."""
 
+    def strange(self, names: list[str]) -> str:
+        """No name is kept."""
+        return ""
+
     def listed(self) -> list[Any]:
         """No name is kept."""
         return []
@@ -177,6 +181,14 @@ class Vocabulary(Index):
         self.of = {name: index for name, index in self.of.items() if index < size}
         self.frame["dim"] = size
         kernels.refill(self.frame, 0, 0)
+
+    def strange(self, names: list[str]) -> str:
+        """What is to be said of the names of a log, which are numbers, where others are known and none that is a number."""
+        known = [name for name in self.of if name != "constant"]
+        if not known or not names or any(name.isdigit() for name in known):
+            return ""
+        ours, theirs = (", ".join([*some[:3], "..."]) for some in (known, names))
+        return f"none of the log's features ({theirs}) is known to the policy's, which have met {ours}"
 
     def listed(self) -> list[Any]:
         """By index: a name, or the indices of the two that are crossed."""

@@ -242,14 +242,8 @@ class Features(FeatureMap):
             return self._rows(self._visitors(block), NOBODY.items, pairs).tocsr()
 
     def strange(self, block: Block) -> str:
-        """What is to be said if a vocabulary has names, and none of them is a number, as the names of a log's visitors are."""
-        known = [name for name in getattr(self._index, "of", ()) if name != "constant"]
-        if not known or not len(block.user_index) or any(name.isdigit() for name in known):
-            return ""
-        ours, theirs = (
-            ", ".join([*some[:3], "..."]) for some in (known, np.unique(block.user_index).astype(str).tolist())
-        )
-        return f"none of the log's features ({theirs}) is known to the policy's, which have met {ours}"
+        """What is to be said if the names of a log's visitors were never met, where others were; else nothing."""
+        return self._index.strange(np.unique(block.user_index).astype(str).tolist())
 
     def _visitors(self, block: Block) -> Coded:
         used, first, place = np.unique(block.user_index, return_index=True, return_inverse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -118,9 +117,9 @@ class DisjointLinUCB(Policy):
         return list(self._index.slot_of)
 
     def model(self, name: Hashable) -> Tracker:
-        """A copy of the tracker of an arm id."""
+        """A copy of the tracker of an arm id, with units of its own."""
         with self.lock:
-            return copy.deepcopy(self._models[self._known(name)].tracker)
+            return self._models.copy_of(self._known(name))
 
     def warm(
         self, name: Hashable, fill: Any, *, sparse: bool, squares: NDArray[np.float64], n: int, errors: float
@@ -289,7 +288,7 @@ class DisjointLinUCB(Policy):
         """Choose tracker and width: what is exact where that is affordable, and no worse than exact where it is not."""
         dim = self.dim
         grows = self.features is not None and self.features.grows
-        small = dim <= EXACT_UP_TO and not grows  # and stays so
+        small = dim <= EXACT_UP_TO and not grows
         exact = not sparse and small and arms * dim * dim <= MOST_PRODUCTS
         self.tracker = RLS(dim) if small else SAGA(dim)
         self._models.use(ExactWidth() if exact else CentredWidth())

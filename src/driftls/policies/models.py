@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,6 +166,13 @@ class Models:
         model.width.reserve(1 if self.disjoint else self.slots.size)
         if isinstance(model.tracker, RLS):
             model.tracker.keep_ready()
+
+    def copy_of(self, slot: int) -> Tracker:
+        """A copy of a model's tracker; units that all models share become its own."""
+        made = copy.deepcopy(self[slot].tracker)
+        if self.units is not None:
+            made.measure(self.units.copy(), own=True)
+        return made
 
     def clear(self) -> None:
         """There is no model any more, and rows of either kind may come."""

@@ -181,7 +181,7 @@ def scores_decide(make: Make) -> None:
             assert share.min() >= policy.epsilon / len(ids) - 1e-15
             k = policy.choose(arms, ids=ids)
             if policy.epsilon == 0.0:
-                ties = scores >= scores.max() - 1e-9 * abs(scores.max())
+                ties = scores >= scores.max() - 1e-9 * max(abs(scores.max()), policy.kappa)
                 assert k == int(np.argmax(ties)), "the arm of the highest score was not chosen"
             assert abs(policy.probability - share[k]) < 1e-12, "another probability than the one told"
             policy.learn(arms, float(rewards[k]), arm=k, ids=ids)
