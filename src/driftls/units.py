@@ -178,6 +178,7 @@ class Units:
         frame["fresh"] = fresh
         moved = kernels.next_units(frame, 0, fresh.shape[1])
         frame["fresh"] = 0
+        del frame.arrays["fresh"]  # which is as large as all that was seen
         unit, mean, scale, shift, least = fresh
         offset = frame["reward_sum"] / frame["rewards"] if frame["rewards"] and self.intercept else frame["offset"]
         if abs(offset - frame["offset"]) <= 1e-12 * abs(offset):  # rewards that are all equal are no noise
