@@ -550,17 +550,31 @@ def test_a_table_that_is_refused_leaves_names_and_counts_as_they_were(make):
     assert features.table([{"city": "Rome", "age": 2}]).nnz == 3
 
 
-def test_a_refused_record_with_new_names_leaves_what_was_missing_counted() -> None:
-    features = Features()
+@pytest.mark.parametrize("make", [Features, lambda: Features(64)], ids=["vocabulary", "hashed"])
+@pytest.mark.parametrize(
+    ("user", "items"),
+    [
+        ({"shoe": 44.0, "age": math.inf}, ["a"]),
+        ({"age": 3.0, "hat": "top"}, ["b", {"id": []}, 1.5]),
+        ({"city": "Rome", "size": None, "tags": ["x", object()]}, ["a"]),
+        ({"city": np.array([1.0, 2.0]), "age": None}, [{"id": "c", "price": 1.0}, {"id": "d", "price": {}}]),
+        ({"city": "Lima", "age": 1}, {"id": ["e", "f"], "price": [1.0, 1e80]}),
+        ({"city": "Lima"}, 5),
+        ({"city": "Lima"}, ["a", "\ud800"]),
+    ],
+)
+def test_a_refused_decision_leaves_names_and_counts_as_they_were(make, user, items) -> None:
+    features = make()
     for _ in range(3):
         features.arms({"city": None, "age": 3.0}, [{"id": "a", "colour": "red"}])
-    names, before = features.names, features.missing
-    assert before == {"city": 3, "age": 0, "item.id": 0, "item.colour": 0}
-    for user, items in (({"shoe": 44.0, "age": math.inf}, ["a"]), ({"age": 3.0, "hat": "top"}, ["b", {"id": []}, 1.5])):
-        with pytest.raises(InputError):
-            features.arms(user, items)
-        assert features.names == names
-        assert features.missing.keys() == before.keys()
-        assert features.missing["city"] >= 3
-    features.arms({"hat": "top"}, ["b"])
-    assert features.names == [*names, "hat=top", "item.id=b"]
+    features.pool([{"id": "z"}])  # new names that no refusal may take
+
+    def told():
+        return features.to_header(), features.missing, str(features), features.collisions
+
+    before = told()
+    with pytest.raises(InputError):
+        features.arms(user, items)
+    assert told() == before
+    features.arms({"city": "Lima", "hat": "top"}, ["b", "z"])
+    assert features.missing == {"city": 3, "age": 1, "hat": 3, "item.id": 0, "item.colour": 3}

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from driftls.errors import ColumnWarning, InputError, MissingNumberWarning, SettingsError
-from driftls.features.names import LOW, Coded
+from driftls.features.names import Coded
 
 Key = str | int | None  # a category, a place in a list of numbers, or the number itself
 NUMBERS = frozenset({bool, int, float})
 LARGEST = 1e75  # what trackers and policies take
+NEVER = object()  # the name of no column
 
 
 class Column:
@@ -44,6 +45,7 @@ class Space:
         self.names = 0
         self.plain = True  # whether no value was a list or array, which could be changed in place
         self.told = False  # that a number was missing
+        self.noted: list[tuple[Column, str]] = []  # what the present call has noted of columns
 
     def column(self, name: Any) -> Column:
         """The column of this name, a new one if it is new."""
@@ -63,6 +65,7 @@ class Space:
                 name += f"={key}" if isinstance(key, str) else f"[{key}]"
             found = column.codes[key] = self._code(name) | (column.group << 32)
             self.names += 1
+            self.noted.append((column, "name"))
         return found
 
     def categories(self, column: Column, keys: list[str]) -> list[int]:
@@ -75,33 +78,53 @@ class Space:
 
     def add(self, record: Any, codes: list[int], values: list[float]) -> None:
         """Append the codes and values of a record."""
-        if type(record) is not dict and not isinstance(record, Mapping):
-            row = as_record(record)
-            self.plain &= row is None
-            record = {"id": _id_of(record)} if row is None else row
+        record = self._columns_of(record)
         columns = self.columns
         self.records += 1
-        for name, value in record.items():
-            try:
-                column = columns[name]
-                kind = type(value)
-                if kind is str:
-                    codes.append(column.codes[value])
+        name: Any = None
+        try:
+            for name, value in record.items():
+                try:
+                    column = columns[name]
+                    kind = type(value)
+                    if kind is str:
+                        codes.append(column.codes[value])
+                        values.append(1.0)
+                    elif kind in NUMBERS and -LARGEST < value < LARGEST and not column.category:
+                        codes.append(column.codes[None])
+                        values.append(value)
+                    else:
+                        column.present += self._add_rest(column, value, codes, values)
+                        continue
+                except KeyError:  # a new column, or a new name
+                    column = self.column(name)
+                    if type(value) is not str:
+                        column.present += self._add_rest(column, value, codes, values)
+                        continue
+                    codes.append(self.code(column, value))
                     values.append(1.0)
-                elif kind in NUMBERS and -LARGEST < value < LARGEST and not column.category:
-                    codes.append(column.codes[None])
-                    values.append(value)
-                else:
-                    column.present += self._add_rest(column, value, codes, values)
-                    continue
-            except KeyError:  # a new column, or a new name
-                column = self.column(name)
-                if type(value) is not str:
-                    column.present += self._add_rest(column, value, codes, values)
-                    continue
-                codes.append(self.code(column, value))
-                values.append(1.0)
-            column.present += 1
+                column.present += 1
+        except InputError:
+            self.uncount(record, name)
+            raise
+
+    def uncount(self, record: Any, until: Any = NEVER) -> None:
+        """Take back that a record was counted, up to this column of it."""
+        self.records -= 1
+        for name, value in self._columns_of(record).items():
+            if name is until:
+                return
+            column = self.columns[name]
+            value = value.tolist() if hasattr(value, "tolist") else value
+            column.present -= isinstance(value, list | tuple) or scalar(value, column) is not None
+
+    def _columns_of(self, record: Any) -> Any:
+        """A record as a dict; an id is a column."""
+        if type(record) is dict or isinstance(record, Mapping):
+            return record
+        row = as_record(record)
+        self.plain &= row is None
+        return {"id": _id_of(record)} if row is None else row
 
     def _add_rest(self, column: Column, value: Any, codes: list[int], values: list[float]) -> bool:
         """Append a value of any kind; returns whether there is one."""
@@ -113,7 +136,9 @@ class Space:
         found = [
             (k if several and entry[0] is None else entry[0], entry[1]) for k, entry in enumerate(entries) if entry
         ]
-        column.blank |= not several and not found
+        if not several and not found and not column.blank:
+            column.blank = True
+            self.noted.append((column, "blank"))
         codes += [self.code(column, key) for key, _ in found]
         if column.blank and None in column.codes:
             self.tell_missing(column)
@@ -135,31 +160,50 @@ class Space:
         codes: list[int] = []
         values: list[float] = []
         start = [0]
-        for record in records:
-            self.add(record, codes, values)
-            start.append(len(codes))
+        counted: list[Any] = []
+        try:
+            for record in records:
+                self.add(record, codes, values)
+                start.append(len(codes))
+                counted.append(record)
+        except InputError:
+            for record in counted:
+                self.uncount(record)
+            raise
         return Coded(np.array(start, np.int64), np.array(codes, np.int64), np.array(values, np.float64))
 
     def mark(self) -> Any:
         """Where it stands, for `back`."""
         known = {name: (column.present, len(column.codes)) for name, column in self.columns.items()}
-        return self.records, self.names, self.told, known
+        return self.records, self.names, self.told, len(self.noted), known
 
     def back(self, mark: Any) -> None:
         """As it was at that mark."""
-        self.records, self.names, self.told, known = mark
+        self.records, self.names, self.told, notes, known = mark
+        del self.noted[notes:]
         self.columns = {name: column for name, column in self.columns.items() if name in known}
         for name, column in self.columns.items():
             column.present, codes = known[name]
             while len(column.codes) > codes:
                 column.codes.popitem()  # the newest
 
-    def cut(self, size: int, columns: int) -> None:
-        """Forget names of a vocabulary from this index on, and columns beyond so many."""
-        self.columns = dict(list(self.columns.items())[:columns])
-        for column in self.columns.values():
-            column.codes = {key: code for key, code in column.codes.items() if code & LOW < size}
-        self.names = sum(len(column.codes) for column in self.columns.values())
+    def begin(self) -> tuple[int, int, bool]:
+        """A call begins, which `take_back` may undo."""
+        self.noted.clear()
+        return self.records, len(self.columns), self.told
+
+    def take_back(self, records: int, columns: int, told: bool, last: Any = None) -> None:
+        """Undo the present call: what it has noted of columns, new ones, and, if it was counted, its record."""
+        if self.records > records:
+            self.uncount(last)
+        for column, what in self.noted:
+            if what == "name":
+                column.codes.popitem()  # the newest
+                self.names -= 1
+            else:
+                column.blank = False
+        self.noted.clear()
+        self.columns, self.told = dict(list(self.columns.items())[:columns]), told
 
     def missing(self) -> dict[str, int]:
         """Of the records so far, how many lacked each column."""

@@ -164,15 +164,14 @@ class Features(FeatureMap):
         with self._lock:
             codes: list[int] = []
             values: list[float] = []
-            size, known = self.dim, (len(self._users.columns), len(self._items.columns))
+            size, users, known = self.dim, self._users.begin(), self._items.begin()
             try:
                 self._users.add(record, codes, values)
                 pool = self._pool(items)
             except InputError:
-                if self.dim > size:  # a refused record stays counted: to know its columns would cost every call
-                    self._cut(size)
-                    self._users.cut(size, known[0])
-                    self._items.cut(size, known[1])
+                self._cut(size)
+                self._users.take_back(*users, record)
+                self._items.take_back(*known)
                 raise
             n, count = len(codes), len(pool.items)
             if n > self._user_code.size:
@@ -200,7 +199,8 @@ class Features(FeatureMap):
                 raise InputError("expected a pool of these features, got another. Make one: features.pool(items).")
             return items
         if type(items) is not list:
-            return Pool(self._coded(self._items, items), self._token)
+            with self._changing():
+                return Pool(self._coded(self._items, items), self._token)
         try:
             if items == self._last[0]:  # pools come again, and to compare costs less than to look up
                 return self._last[1]  # type: ignore[no-any-return]
@@ -358,16 +358,16 @@ class Features(FeatureMap):
 
     def _back(self, size: int, users: Any, items: Any) -> None:
         """As all was at that mark."""
-        if self.dim > size:
-            self._cut(size)
+        self._cut(size)
         self._users.back(users)
         self._items.back(items)
-        self._untold.clear()
 
     def _cut(self, size: int) -> None:
-        """Names from this index on are not known any more."""
-        self._index.cut(size)
-        self._last, self._at = (None, None), None
+        """Names from this index on are not known any more, and nothing is to be said of them."""
+        self._untold.clear()
+        if self.dim > size:
+            self._index.cut(size)
+            self._last, self._at = (None, None), None
 
     def _forget(self) -> None:
         for space in (self._users, self._items):
