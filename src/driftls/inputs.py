@@ -14,6 +14,7 @@ from driftls.kernels import rows as row_kernels
 
 LARGEST = row_kernels.LARGEST
 FLOAT, INDEX, POINTER = np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64)
+CSR = (sp.csr_array, sp.csr_matrix)
 
 
 class Rows(NamedTuple):
@@ -37,9 +38,9 @@ class Rows(NamedTuple):
         indices, values, start, _ = self
         return (
             type(indices) is type(values) is type(start) is np.ndarray
-            and indices.dtype is INDEX
+            and indices.dtype in (INDEX, POINTER)
             and values.dtype is FLOAT
-            and (start.dtype is POINTER or start.dtype is INDEX)
+            and start.dtype in (INDEX, POINTER)
             and indices.ndim == values.ndim == start.ndim == 1
             and start.size > 0
             and start.item(0) == 0
@@ -108,10 +109,13 @@ def as_whole(value: Any, called: str, least: int = 1) -> int:
 
 def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
     """Rows with `dim` features: a matrix, dense or sparse, of any format, or a list of (indices, values); checked."""
+    rows: Any
     if type(X) is Rows and X.dim == dim and X.plain():
         return X
+    if type(X) in CSR and (rows := csr_rows(X, dim)) and rows.plain():
+        return rows
     if type(X) is np.ndarray and X.dtype == FLOAT:
-        rows: Any = X
+        rows = X
     elif is_sparse(X):
         rows = sparse_rows(X, called)
     elif is_pair(X):
@@ -164,11 +168,8 @@ def sparse_rows(X: Any, called: str) -> Rows:
         if X.dtype.kind not in "fiub":
             raise InputError(f"{called} must be a matrix of real numbers, got a sparse matrix of {X.dtype}.")
         if X.format == "csr":
-            shape = (1, *X.shape)[-2:]
-            rows = Rows(small(X.indices), X.data if X.data.dtype is FLOAT else as_float(X.data), X.indptr, shape[1])
-            return (
-                rows if rows.plain() and X.indptr.size == shape[0] + 1 else pointed(X.indptr, X.indices, X.data, shape)
-            )
+            rows = csr_rows(X, X.shape[-1])
+            return rows if rows and rows.plain() else pointed(X.indptr, X.indices, X.data, (1, *X.shape)[-2:])
         X = _converted(X)
         return Rows(X.indices, X.data, X.indptr, X.shape[1])
     except DriftlsError:
@@ -179,12 +180,11 @@ def sparse_rows(X: Any, called: str) -> Rows:
         ) from None
 
 
-def small(indices: Any) -> Any:
-    """Indices as the stage has them, where they fit: SciPy makes longer ones of whatever was sliced from longer ones."""
-    if indices.dtype is INDEX or indices.dtype.kind not in "iu":
-        return indices
-    converted = indices.astype(INDEX)
-    return converted if (converted == indices).all() else indices
+def csr_rows(X: Any, dim: int) -> Rows | None:
+    """The arrays of a CSR matrix of so many columns, as they are; whether they fit together is for the stage to see."""
+    start = X.indptr
+    fits = type(start) is np.ndarray and X.shape == (start.size - 1, dim)
+    return Rows(X.indices, X.data, start, dim) if fits else None
 
 
 def pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int], *, blocks: bool = False) -> Rows:

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import InputError
-from driftls.inputs import FLOAT, INDEX, Rows, as_float, as_rows, fault, pointed
+from driftls.inputs import FLOAT, INDEX, POINTER, Rows, as_float, as_rows, fault, pointed
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import ROWS
 from driftls.kernels.rows import BAD_INDEX, BAD_POINTER, UNSORTED, copy_in
 
-MOST_INDEX = np.iinfo(np.int32).max  # of features, and of rows in one call
+MOST_LINES = np.iinfo(np.int32).max  # rows in one call
 IN_PLACE_FROM = 1 << 14  # numbers: below it a copy costs less than finding out where an array lies
 view: Any = memoryview
 OTHER = (TypeError, ValueError, IndexError)  # what a view says of an array of another type or shape than its own
@@ -46,7 +46,7 @@ class Stage:
         self.frame.set(sparse=sparse, dim=self.inner)
         if sparse:
             self._source = Frame(ROWS)  # rows as they came, before the constant is put behind each
-            self._source_used = view(self._source.fields["room"])
+            self._source_used, self._long = (view(self._source.fields[name]) for name in ("room", "long"))
             self.frame["source"] = self._source
         self.lines(1)
         self._room(64 if sparse else self.inner)
@@ -77,9 +77,10 @@ class Stage:
         if self.values.size < size:
             values, beside = np.zeros(size), self._beside(size, self.y.size)
             if self.sparse:
-                raw, at, indices = np.zeros(size), np.zeros(size, np.int32), np.zeros(size, np.int32)
-                self._source.set(indices=at, values=raw)
-                self._raw_indices, self._raw_values = view(at), view(raw)
+                raw, indices = np.zeros(size), np.zeros(size, np.int32)
+                short, long = np.zeros(size, np.int32), np.zeros(size, np.int64)
+                self._source.set(indices=short, long_indices=long, values=raw)
+                self._raw_indices, self._raw_values = {INDEX: view(short), POINTER: view(long)}, view(raw)
                 self.frame["indices"], self._indices = indices, view(indices)
             elif self.constant:
                 values[self.dim] = 1.0
@@ -93,8 +94,8 @@ class Stage:
     def lines(self, count: int) -> None:
         """Have room for so many rows."""
         if self.y.size < count:
-            if count > MOST_INDEX:
-                raise InputError(f"one call takes at most {MOST_INDEX:,} rows, got {count:,}. Pass them in pieces.")
+            if count > MOST_LINES:
+                raise InputError(f"one call takes at most {MOST_LINES:,} rows, got {count:,}. Pass them in pieces.")
             y, (start, stop), beside = (
                 np.zeros(count),
                 np.zeros((2, count), np.int64),
@@ -119,20 +120,23 @@ class Stage:
                     return False
                 self._row[:] = x
                 return True
-            if type(x) is not tuple:
-                return False
-            indices, values = x
-            if not type(indices) is type(values) is np.ndarray:
-                return False
-            n = len(values)
-            self._indices[:n], self._values[:n] = indices, values
-            if self.constant:
-                self._indices[n], self._values[n] = self.dim, 1.0
-                n += 1
-            self._stop[0] = self._used[0] = n
-            return True
+            return type(x) is tuple and self._take_pair(*x)
         except OTHER:
             return False
+
+    def _take_pair(self, indices: Any, values: Any) -> bool:
+        if not type(indices) is type(values) is np.ndarray:
+            return False
+        n = len(values)
+        if indices.dtype is POINTER:
+            self._starts[1] = n
+            return self._take_raw(indices, values, n, 1)
+        self._indices[:n], self._values[:n] = indices, values
+        if self.constant:
+            self._indices[n], self._values[n] = self.dim, 1.0
+            n += 1
+        self._stop[0] = self._used[0] = n
+        return True
 
     def take_block(self, rows: Rows) -> bool:
         """Sparse rows in arrays of the common types, at once; False if they need `take`."""
@@ -144,20 +148,27 @@ class Stage:
                 return False
             count, used = len(start) - 1, len(values)
             if count == 1:  # a user, most often
-                return start.item(0) == 0 and start.item(1) == used and self.take_row((indices, values))
-            if count < 1 or count > len(self._stop) or used + count > len(self._values):
+                return start.item(0) == 0 and start.item(1) == used and self._take_pair(indices, values)
+            if count < 1 or count > len(self._stop):
                 return False
             self._starts[: count + 1] = start
-            if self._starts[count] != used:
-                return False
-            self._raw_indices[:used], self._raw_values[:used] = indices, values
+            return self._starts[count] == used and self._take_raw(indices, values, used, count)
         except OTHER:
             return False
-        self._copy_in(used, count)
+
+    def _take_raw(self, indices: Any, values: Any, used: int, count: int) -> bool:
+        """Rows whose starts are there, if there is room for them."""
+        if used + count > len(self._values):
+            return False
+        try:
+            self._raw_indices[indices.dtype][:used], self._raw_values[:used] = indices, values
+        except KeyError:  # another type of indices
+            return False
+        self._copy_in(used, count, indices.dtype is POINTER)
         return True
 
-    def _copy_in(self, used: int, count: int) -> None:
-        self._source_used[0] = used
+    def _copy_in(self, used: int, count: int, long: bool) -> None:
+        self._source_used[0], self._long[0] = used, long
         if status := copy_in.run(self.frame.pointer, self.dim if self.constant else -1, count):
             raise fault(int(status), "X", self.dim)
 
@@ -213,8 +224,6 @@ class Stage:
 
     def _take_sparse(self, rows: Rows, count: int) -> None:
         indices, values, start, _ = rows
-        if indices.dtype != INDEX:  # what does not fit must not become another index
-            indices = np.clip(indices, -1 if indices.dtype.kind == "i" else 0, MOST_INDEX).astype(INDEX)
         if values.dtype != FLOAT:
             values = as_float(values)
         self._source.arrays["start"][: count + 1] = start
@@ -224,8 +233,9 @@ class Stage:
         if self.values.size < used + count:
             self._room(2 * (used + count))
         source = self._source.arrays  # not the views, which mind how an array is aligned
-        source["indices"][:used], source["values"][:used] = indices[:used], values[:used]
-        self._copy_in(used, count)
+        long = indices.dtype != INDEX  # or of another type: what does not fit must not become another index
+        source["long_indices" if long else "indices"][:used], source["values"][:used] = indices[:used], values[:used]
+        self._copy_in(used, count, long)
 
     def _take_scattered(self, rows: Rows, count: int) -> None:
         """Sparse rows, kept dense."""

@@ -178,8 +178,8 @@ def standardised(rows: Any, i: int, single: Any) -> Any:
     """Row i in its units, as row 0 of what is returned; that of a crossed arm was written out, and is so in place"""
     if rows.arms == 0:
         return scaled(rows, i, 1)
-    u = units(rows.units)
-    scale(u, single, 0)
+    u, (x, at, n) = units(rows.units), row(single, 0)
+    scale(u, x, at, n, x)
     reals(single.y)[0] -= u.offset
     return single
 

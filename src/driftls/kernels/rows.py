@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.parts import entry, indices, inner, integers, reals, rows_at
+from driftls.kernels.parts import MOST, entry, indices, inner, integers, reals, rows_at
 
 # What can be wrong with a row
 NOT_FINITE, BAD_INDEX, UNSORTED, BAD_POINTER = 1, 2, 3, 6
@@ -145,7 +145,8 @@ def copy_in(rows: Any, i: int, n: int) -> float:
     0, or what is wrong with a pointer. The starts are the owner's copy, and there is room for as much as the last says.
     """
     source, used = rows_at(rows.source), 0
-    start, x, at = integers(source.start), reals(source.values), indices(source.indices)
+    start, x, at, long = integers(source.start), reals(source.values), indices(source.indices), source.long
+    long_at = integers(source.long_indices)
     to, features = reals(rows.values), indices(rows.indices)
     for k in range(n):
         first, last = start[k], start[k + 1]
@@ -153,7 +154,8 @@ def copy_in(rows: Any, i: int, n: int) -> float:
             return float(BAD_POINTER)
         integers(rows.start)[k] = used
         for p in range(first, last):
-            to[used], features[used] = x[p], at[p]
+            j = long_at[p] if long != 0 else at[p]
+            to[used], features[used] = x[p], j if 0 <= j <= MOST else -1
             used += 1
         if i >= 0:
             to[used], features[used] = 1.0, i

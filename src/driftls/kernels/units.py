@@ -123,13 +123,31 @@ def kind(u: Any, j: int) -> int:
 
 
 @inner
+def note_sparse(u: Any, x: Any, at: Any, n: int) -> None:
+    """Count the features of a sparse row; what the record has is read once, since to the compiler any write could change it"""
+    count, squares, limit = reals(u.count), reals(u.squares), reals(u.limit)
+    dim, period, every, seen = u.dim, u.period, u.every, u.n + 1.0
+    for p in range(n):
+        j, square = at[p], x[p] * x[p]
+        if j == dim:
+            continue
+        j = j if period == 0 else j % period
+        k = j * every
+        if count[k] == 0.0 or not abs(x[p]) > SMALLEST:
+            note_one(u, j, x[p])
+            continue
+        count[k] += 1.0
+        squares[k] += square
+        if square > limit[k]:
+            beyond(u, k, square, seen)
+
+
+@inner
 def note(u: Any, rows: Any, i: int) -> None:
     """Count row i among those that were seen"""
     x, at, n = row(rows, i)
     if rows.sparse != 0:
-        for p in range(n):
-            if at[p] != u.dim:
-                note_one(u, kind(u, at[p]), x[p])
+        note_sparse(u, x, at, n)
     else:
         odd = any_beyond(u, x, np.inf)
         if odd:
@@ -240,11 +258,16 @@ def measured(u: Any, j: int, x: float) -> float:
 
 
 @inner
-def scale(u: Any, rows: Any, i: int) -> None:
-    """Standardise sparse row i, in place"""
-    x, at, n = row(rows, i)
+def scale(u: Any, x: Any, at: Any, n: int, to: Any) -> None:
+    """Standardise a sparse row, in place or to another; its features are measured from 0"""
+    count, unit, dim, period, every, constant = reals(u.count), reals(u.unit), u.dim, u.period, u.every, u.constant
     for p in range(n):
-        x[p] = measured(u, kind(u, at[p]) * u.every, x[p]) if at[p] != u.dim else u.constant
+        j = at[p]
+        if j == dim:
+            to[p] = constant
+            continue
+        k = (j if period == 0 else j % period) * every
+        to[p] = x[p] * unit[k] if count[k] >= FEW else measured(u, k, x[p])
 
 
 @inner
@@ -264,18 +287,17 @@ def scaled_dense(u: Any, x: Any, to: Any, n: int) -> None:
 @inner
 def scaled(rows: Any, i: int, n: int) -> Any:
     """Rows i ... i + n - 1 in a place of their own, standardised; the caller's stay as they are"""
-    out, u = rows_at(rows.scratch), units(rows.units)
-    to, used = reals(out.values), 0
+    out, u, used = rows_at(rows.scratch), units(rows.units), 0
     for k in range(n):
         x, at, length = row(rows, i + k)
         if rows.sparse == 0:
             scaled_dense(u, x, reals(out.values + 8 * used), length)
         else:
-            features = indices(out.indices)
+            features = indices(out.indices + 4 * used)
             for p in range(length):
-                to[used + p], features[used + p] = x[p], at[p]
+                features[p] = at[p]
             integers(out.start)[k], integers(out.stop)[k] = used, used + length
-            scale(u, out, k)
+            scale(u, x, at, length, reals(out.values + 8 * used))
         reals(out.y)[k] = reals(rows.y)[i + k] - u.offset
         used += length
     return out

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
-from driftls.inputs import Rows, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
+from driftls.inputs import CSR, Rows, as_number, as_numbers, as_rows, csr_rows, fault, is_pair, is_sparse
 from driftls.kernels.rows import LARGEST, first_fault
 from driftls.policies.arm_index import plain_ids
 from driftls.stage import Stage
@@ -26,10 +26,10 @@ OPEN_END = "a vocabulary that may grow without end"
 
 def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
     """Arms as rows and how many they are, looked at but for their numbers; many: of any number of rounds."""
-    start: Any = arms.start if type(arms) is Rows and arms.dim == dim else None
-    if type(start) is np.ndarray and start.ndim == 1:
-        rows: Any = arms
-        count = start.size - 1  # whether its arrays fit together is for the stage to see
+    plain: Any = arms if type(arms) is Rows and arms.dim == dim else csr_rows(arms, dim) if type(arms) in CSR else None
+    if plain is not None and type(plain.start) is np.ndarray and plain.start.ndim == 1:
+        rows: Any = plain
+        count = plain.start.size - 1  # whether its arrays fit together is for the stage to see
     elif isinstance(arms, CrossedArms):
         users, features = arms.row.shape
         if not many and users != 1:

@@ -96,10 +96,8 @@ def look(tracker: Machine, error2: float, baseline2: float) -> tuple[str, bool]:
 def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
     """Squared error, over the variance of y, of a ridge solution of half of these rows on the others; sizes of features.
 
-    By conjugate gradients, with features in units of their size: O(nnz) a step, whatever the tracker's scheme is.
+    With features in units of their size, and in O(nnz) a step, whatever the tracker's scheme is.
     """
-    from scipy.sparse.linalg import lsqr  # which few need
-
     if isinstance(X, np.ndarray):
         sizes = np.sqrt(np.einsum("ij,ij->j", X, X) / max(len(y), 1))
         X = X * np.divide(1.0, sizes, out=np.zeros(sizes.size), where=sizes > 0.0)
@@ -109,10 +107,29 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
         data = np.divide(X.data, here, out=np.zeros(here.size), where=here > 0.0)
         place = np.maximum(np.cumsum(used) - 1, 0)[X.indices]
         X = type(X)((data, place, X.indptr), shape=(len(y), max(int(used.sum()), 1)))
-    # a ridge of 1
-    theta = lsqr(X[0::2], y[0::2], damp=1.0, atol=1e-10, btol=1e-10, iter_lim=ROUNDS)[0]
+    theta = solved(X[0::2], y[0::2])
     left, around = y[1::2] - X[1::2] @ theta, y[1::2] - y[0::2].mean()
     return float(left @ left) / max(float(around @ around), 1e-300), sizes
+
+
+def solved(X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Least squares with a ridge of 1, nearly: conjugate gradients (CGLS), without what scipy.sparse.linalg takes to load."""
+    theta, left = np.zeros(X.shape[1]), np.array(y)
+    XT = X.T
+    slope = XT @ left
+    direction, size = slope, float(slope @ slope)
+    enough = 1e-20 * size
+    for _ in range(ROUNDS):
+        if size <= enough:
+            break
+        along = X @ direction
+        step = size / float(along @ along + direction @ direction)
+        theta += step * direction
+        left -= step * along
+        slope = XT @ left - theta
+        before, size = size, float(slope @ slope)
+        direction = slope + size / before * direction
+    return theta
 
 
 def cause(tracker: Machine, sizes: NDArray[np.float64]) -> str:
