@@ -39,6 +39,7 @@ class Stage:
         self.y = self.values = np.zeros(0)
         self._row = view(self.values)
         self._in_place = False
+        self._block: tuple[int, Any] = (-1, None)  # how many dense rows there last was room for, and these
 
     def start(self, sparse: bool) -> None:
         """From now on rows are kept dense, or sparse."""
@@ -87,7 +88,7 @@ class Stage:
             self.scratch.set(**beside)
             self.frame["values"] = values
             self._values, self._row = view(values), view(values)[: self.dim]
-            self.values, self._in_place = values, False
+            self.values, self._in_place, self._block = values, False, (-1, None)
         elif self._in_place:
             self.frame["values"], self._in_place = self.values, False
 
@@ -192,7 +193,7 @@ class Stage:
         ):
             self.frame["values"], self._in_place = rows, True
         else:
-            self._dense(count)[:, : self.dim] = rows if rows.dtype == FLOAT else as_float(rows)
+            np.copyto(self._dense(count), rows if rows.dtype == FLOAT else as_float(rows))
         return count
 
     def take_one(self, rows: NDArray[Any] | Rows, k: int) -> None:
@@ -215,12 +216,13 @@ class Stage:
         self.take(Rows(indices[first:last], values[first:last], np.array([0, last - first]), self.dim))
 
     def _dense(self, count: int) -> NDArray[np.float64]:
-        """Room for dense rows, with their constants in it."""
-        self._room(count * self.inner)
-        out = self.values[: count * self.inner].reshape(count, self.inner)
-        if self.constant:
-            out[:, self.dim] = 1.0
-        return out
+        """Room for dense rows, behind each of which stands its constant, if there is one."""
+        if self._block[0] != count or self._in_place:
+            self._room(count * self.inner)
+            out = self.values[: count * self.inner].reshape(count, self.inner)
+            out[:, self.dim :] = 1.0
+            self._block = count, out[:, : self.dim]
+        return self._block[1]  # type: ignore[no-any-return]
 
     def _take_sparse(self, rows: Rows, count: int) -> None:
         indices, values, start, _ = rows
@@ -249,7 +251,7 @@ class Stage:
         if ((np.diff(column) <= 0) & (np.diff(line) == 0)).any():
             raise fault(UNSORTED, "X", self.dim)
         out = self._dense(count)
-        out[:, : self.dim] = 0.0
+        out[...] = 0.0
         out[line, column] = as_float(rows.values)
 
 
