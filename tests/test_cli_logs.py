@@ -192,3 +192,26 @@ def test_help_has_examples(command: str) -> None:
     done = driftls(command, "--help")
     assert done.returncode == 0
     assert f"    driftls {command} " in done.stdout
+
+
+def test_a_table_of_ones_own_is_inspected_and_replayed_by_its_columns(tmp_path: Path) -> None:
+    path, runs = tmp_path / "events.csv", tmp_path / "runs"
+    lines = [f"{'Oslo' if k % 3 else 'Rome'},{'ab'[k % 2]},{int(k % 6 == 0)},0.5" for k in range(300)]
+    path.write_text("\n".join(["city,offer,click,likely", *lines, ""]))
+    columns = ("--shown", "offer", "--reward", "click", "--propensity", "likely")
+    done = driftls("inspect", path, *columns)
+    assert done.returncode == 0, done.stderr
+    assert "300: 300 events, 0 broken" in done.stdout
+    assert f"Next: driftls replay {path} {' '.join(columns)} --policy" in done.stdout
+    for features in ("auto", "hashed"):
+        asked = ("replay", path, *columns, "--policy", "linucb-auto", "--features", features, "--json")
+        done = driftls(*asked, *(("--out", runs) if features == "auto" else ()))
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["policies"]["linucb-auto"]["lines"] == 300
+    done = driftls("replay", path, *columns, "--warm", runs / "linucb-auto.policy", "--frozen", "--json")
+    assert done.returncode == 0, done.stderr
+    for wrong in (columns[:2], ("--shown", "ofer", *columns[2:]), (*columns, "--features", "crosses"), ()):
+        done = driftls("replay", path, *wrong, "--policy", "random")
+        assert done.returncode != 0
+        assert "Traceback" not in done.stderr
+        assert "--shown" in done.stderr or "ofer" in done.stderr or "--features" in done.stderr

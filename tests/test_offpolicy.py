@@ -303,11 +303,14 @@ def test_a_log_whose_names_a_policy_has_never_met_is_refused() -> None:
     assert estimate(fresh.freeze(), log).lines == 200
 
 
-def test_a_table_is_no_log_and_the_page_is_named_that_says_how_to_make_one(tmp_path: Path) -> None:
+def test_a_table_is_no_log_until_its_columns_are_named(tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     table = pd.DataFrame({"time": [1], "click": [0]})
-    with pytest.raises(InputError, match=r"got a DataFrame\. Make an `Event` of each row: see docs/logs\.md"):
+    with pytest.raises(InputError, match=r"got a DataFrame\. Use read_table\(table, shown"):
         read(table)
     table.to_csv(tmp_path / "events.csv")
+    with pytest.raises(InputError, match=r"read_table\(path, shown=..., reward=...\), or --shown and --reward"):
+        read(tmp_path / "events.csv")
+    table.to_csv(tmp_path / "events.txt")
     with pytest.raises(LogFormatError, match=r"docs/logs\.md"):
-        next(iter(read(tmp_path / "events.csv")))
+        next(iter(read(tmp_path / "events.txt")))

@@ -19,7 +19,8 @@ from driftls.features import FeatureMap
 from driftls.inputs import as_whole
 from driftls.log_replay.arms import asked, features_for, shown
 from driftls.logs import SyntheticDay, blocks_of, read
-from driftls.logs.events import Block, Floats, Ints
+from driftls.logs.columns import Floats, Ints
+from driftls.logs.events import Block
 from driftls.logs.inspect import Logging, Showing
 from driftls.logs.log import Log
 from driftls.schedules import ridge as total_ridge

@@ -21,13 +21,16 @@ except ImportError:
     raise missing_extra("typer and rich", "cli", "the command line") from None
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from driftls.features import FeatureMap
+    from driftls.logs import Log
     from driftls.policies.registry import Maker
 
 __all__ = [
-    "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Kappa", "OnError", "Seed", "Width", "Workers", "app",
-    "check_policies", "counting", "features_of", "policies", "print_json", "print_notes", "print_pairs",
-    "print_table", "telling", "typer",
+    "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Kappa", "OnError", "Propensity", "Reward", "Seed", "Shown",
+    "Width", "Workers", "app", "check_policies", "counting", "features_of", "opened", "policies", "print_json",
+    "print_notes", "print_pairs", "print_table", "telling", "typer",
 ]  # fmt: skip
 
 app = typer.Typer(
@@ -51,14 +54,32 @@ FeatureKind = Annotated[
 ]
 Dim = Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Features of a visitor.")]
 Articles = Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Most articles, for crosses and shared.")]
+Shown = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Of a table (CSV, or a JSON object a line): what was shown.")
+]
+Reward = Annotated[str | None, typer.Option(metavar="COLUMN", help="Of a table: what it brought.")]
+Propensity = Annotated[str | None, typer.Option(metavar="COLUMN", help="Of a table: how likely it was to be shown.")]
 Width = Annotated[int, typer.Option(min=1, max=10**9, metavar="N", help="Length of an arm, for hashed.")]
+
+
+def opened(paths: Sequence[Path], on_error: str, shown: str | None, reward: str | None, propensity: str | None) -> Log:
+    """The log at these paths; a table, if its columns are named."""
+    from driftls.logs import read, read_table
+
+    if shown is None and reward is None and propensity is None:
+        return read(paths, on_error=on_error)
+    if shown is None or reward is None or len(paths) != 1:
+        raise typer.BadParameter("a table is one file, and needs both.", param_hint="'--shown' and '--reward'")
+    return read_table(paths[0], shown=shown, reward=reward, propensity=propensity, on_error=on_error)
 
 
 def features_of(kind: str, form: str, dim: int, articles: int, width: int) -> FeatureMap:
     """The features that were asked for; by default one model an article, and for R6A products with its features."""
     from driftls.features import Features, OuterProduct, UserArmCrosses, UserOnly
 
-    made: FeatureMap = UserOnly(dim)
+    made: FeatureMap = UserOnly(dim) if form != "table" else Features(width)
+    if form == "table" and kind not in ("auto", "disjoint", "hashed"):
+        raise typer.BadParameter(f"a table takes disjoint or hashed, got {kind}.", param_hint="'--features'")
     if kind == "outer" or (kind == "auto" and form == "R6A"):
         made = OuterProduct(6, 6)
     elif kind == "hashed":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from driftls.cli import common
 from driftls.cli.common import AsJson, OnError, app, counting, print_json, print_pairs, typer
 
 if TYPE_CHECKING:
@@ -21,12 +22,15 @@ ADVICE = {
 @app.command()
 def inspect(
     paths: Annotated[list[Path], typer.Argument(exists=True, help="Files or folders of one format.")],
+    shown: common.Shown = None,
+    reward: common.Reward = None,
+    propensity: common.Propensity = None,
     on_error: OnError = "skip",
     as_json: AsJson = False,
 ) -> None:
     """Say what a log holds, and how it showed its candidates.
 
-    Reads Yahoo's R6A and R6B (gzipped or not), Parquet files and folders, and folders of the Open Bandit Dataset. A
+    Reads Yahoo's R6A and R6B (gzipped or not), Parquet files and folders, folders of the Open Bandit Dataset, and tables. A
     replay that counts matched lines is unbiased only if candidates were shown uniformly; otherwise an estimate needs
     propensities that are right. A p-value below 0.001 speaks against either.
 
@@ -34,12 +38,13 @@ def inspect(
     Examples:
       driftls inspect day.gz
       driftls inspect days --json
+      driftls inspect events.csv --shown offer --reward click --propensity likely
     """  # noqa: D301
     import msgspec
 
     from driftls import logs
 
-    log = logs.read(paths, on_error=on_error)
+    log = common.opened(paths, on_error, shown, reward, propensity)
     with counting(paths[0].name, lambda lines: log.share) as report:
         summary = logs.inspect(log, progress=report)
     if as_json:
@@ -47,6 +52,8 @@ def inspect(
         return
     broken = [("broken", example) for example in summary.examples]
     names = " ".join(map(str, paths)) + (f" --dim {summary.user_dim}" if summary.user_dim > 136 else "")
+    columns = {"shown": shown, "reward": reward, "propensity": propensity}
+    names += "".join(f" --{name} {column}" for name, column in columns.items() if column)
     print_pairs(
         [*_rows(summary), *broken], notes=[f"Next: driftls replay {names} --policy linucb-auto --policy random"]
     )
@@ -65,15 +72,16 @@ def _rows(s: Summary) -> list[tuple[str, str]]:
         verdict = "too few lines to say whether they fit" if fit.p is None else f"p = {fit.p:.3g} that they fit"
         propensity = f"yes, down to {shown.smallest_propensity:.3g}; {verdict} how often arms were shown"
     doubt = f"{shown.doubt}: no estimate that rests on them can be trusted"
+    users = f"{s.user_dim}, {s.user_nonzeros:.2f} of them not 0; constant alone: {s.constant_only:.1%}"
+    numbered = s.format != "table"  # whose visitors are dicts
     return [
         ("format", s.format),
         ("lines", f"{s.lines:,}: {s.events:,} events, {s.broken:,} broken{dropped}"),
-        ("time", f"{first} to {last} UTC"),
+        *([("time", f"{first} to {last} UTC")] if numbered else []),
         ("clicks", f"{s.clicks:,g}, a rate of {s.ctr:.5f}"),
         ("arms", f"{s.arms:,}"),
         ("pool", f"{sizes}{gone}"),
-        ("user features", f"{s.user_dim}, {s.user_nonzeros:.2f} of them not 0; constant alone: {s.constant_only:.1%}"),
-        ("arm features", str(s.arm_features or "no")),
+        *([("user features", users), ("arm features", str(s.arm_features or "no"))] if numbered else []),
         ("truth", "yes" if s.truth else "no"),
         ("propensities", propensity),
         ("uniform by position", _test(shown.uniform_positions)),

@@ -37,6 +37,9 @@ def replay(
         typer.Option(exists=True, dir_okay=False, metavar="FILE", help="A saved policy; may be given again."),
     ] = None,
     frozen: Annotated[bool, typer.Option("--frozen", help="Policies learn nothing: every line is used.")] = False,
+    shown: common.Shown = None,
+    reward: common.Reward = None,
+    propensity: common.Propensity = None,
     features: common.FeatureKind = "auto",
     dim: common.Dim = 136,
     articles: common.Articles = 1000,
@@ -68,6 +71,9 @@ def replay(
     Ours                  flinucb-saga, linucb-exact, linucb-auto
     To compare with       lints, greedy, epsilon-greedy, random
 
+    A table (CSV, or a JSON object a line) has a row for each decision: --shown, --reward and --propensity name its columns,
+    and all others are the visitor's.
+
     Features: disjoint (one model an article, the default), crosses (one block an article in one sparse vector),
     shared (the same behind features that all articles share), outer (products of user and article features, the
     default for R6A), hashed (visitor, article, its id and features, and all their crosses, as `driftls.Features` hashes
@@ -79,18 +85,19 @@ def replay(
       driftls replay day.parquet --metric regret --policy linucb-auto --policy random
       driftls replay days --warm runs/flinucb-saga.policy --limit 100000
       driftls replay days --warm runs/flinucb-saga.policy --frozen
+      driftls replay events.csv --shown offer --reward click --propensity likely --policy linucb-auto
       driftls replay day.parquet --policy linucb-auto --features hashed --width 4096 --delay 500 --json
     """  # noqa: D301
     from msgspec.structs import replace
 
     from driftls.log_replay import replay as run_replay
-    from driftls.logs import read
     from driftls.parallel import claim_folder, key_of
     from driftls.run import described
 
-    log = read(paths, on_error=on_error)
+    log = common.opened(paths, on_error, shown, reward, propensity)
     kind = common.features_of(features, log.format, dim, articles, width)
-    players = _players(policy or [], warm or [], kind, kappa, seed)
+    disjoint = features == "disjoint" or (features == "auto" and log.format != "R6A")
+    players = _players(policy or [], warm or [], kind, kappa, seed, disjoint)
     own = None if warm and not policy else kind
     if frozen:
         if out is not None or metric or delay:
@@ -99,6 +106,7 @@ def replay(
         return
     asked: dict[str, Any] = {"seed": seed, "delay": delay, "limit": limit}
     command = {"log": _files(paths), "features": described(kind), "kappa": kappa, **asked}
+    command |= {"columns": [shown, reward, propensity]} if log.format == "table" else {}
     command["metrics"] = sorted(metric or [])
     checkpoint = None
     if out is not None:
@@ -128,15 +136,14 @@ def replay(
 
 
 def _players(
-    names: list[str], warm: list[Path], features: FeatureMap, kappa: float | None, seed: int
+    names: list[str], warm: list[Path], features: FeatureMap, kappa: float | None, seed: int, disjoint: bool
 ) -> dict[str, Policy]:
-    from driftls.features import UserOnly
     from driftls.policies.registry import as_disjoint, load
 
     table, players = common.check_policies(names), {}
     for name in dict.fromkeys(names):
         made: Any = table[name](features.dim, kappa, seed)
-        made = as_disjoint(made, seed) if isinstance(features, UserOnly) else made
+        made = as_disjoint(made, seed) if disjoint else made
         made.features, players[name] = features, made  # saved with the policy
     players |= {path.stem: load(path) for path in warm}
     if not players:

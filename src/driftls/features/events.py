@@ -17,7 +17,8 @@ from driftls.features.base import FeatureMap
 from driftls.features.crossed import CrossedArms, in_blocks
 from driftls.features.names import Floats, Ints
 from driftls.inputs import Rows
-from driftls.logs.events import Block, Event, Numbers, ranges
+from driftls.logs.columns import ranges
+from driftls.logs.events import Block, Event, Numbers
 
 
 class EventFeatures(FeatureMap):
@@ -45,6 +46,8 @@ class EventFeatures(FeatureMap):
 
     def _users(self, block: Block) -> Rows:
         """The visitors' rows, with the constant behind them if there is to be one."""
+        if block.visitor is not None:
+            raise InputError("visitors of a table are dicts: build the policy with features=Features(...).")
         start, index, value = block.user_start, block.user_index, block.user_value
         largest = int(index.max()) if len(index) else -1
         if largest >= self.user_dim:

@@ -13,6 +13,7 @@ import numpy as np
 from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap, resized
 from driftls.features.columns import Space, as_record, grouped, never_seen, pairs_of
+from driftls.features.lines import candidates, visitors
 from driftls.features.names import NOBODY, Coded, Collisions, Hashing, Ints, Pool, Vocabulary, buckets
 from driftls.features.tables import coded_table, is_table
 from driftls.inputs import Rows
@@ -228,29 +229,19 @@ class Features(FeatureMap):
             told = f"rows are made of a block of a log, got {type(block).__name__}"
             raise InputError(f"{told}. Of dicts: table(X), user(x), or arms(user, items).")
         with self._changing():
-            users = self._visitors(block)
-            ids: list[Any] = [{"id": str(name)} for name in block.pool_ids.tolist()]
-            if block.arm_features is not None:
-                ids = [one | dict(enumerate(cells)) for one, cells in zip(ids, block.arm_features.tolist())]
+            users, items = visitors(self._users, block), candidates(self._items, block)
             lines = np.repeat(np.arange(len(block)), np.diff(block.pool_start)[block.pool])
-            return self._rows(users, self._items.coded(ids), np.stack([lines, block.candidates])).tocsr()
+            return self._rows(users, items, np.stack([lines, block.candidates])).tocsr()
 
     def users(self, block: Block) -> Any:
         """The visitor's row of each line, for one model an article."""
         with self._changing():
             pairs = np.stack([np.arange(len(block)), np.zeros(len(block), np.int64)])
-            return self._rows(self._visitors(block), NOBODY.items, pairs).tocsr()
+            return self._rows(visitors(self._users, block), NOBODY.items, pairs).tocsr()
 
     def strange(self, block: Block) -> str:
         """What is to be said if the names of a log's visitors were never met, where others were; else nothing."""
         return self._index.strange(np.unique(block.user_index).astype(str).tolist())
-
-    def _visitors(self, block: Block) -> Coded:
-        used, first, place = np.unique(block.user_index, return_index=True, return_inverse=True)
-        code, names = np.empty(len(used), np.int64), used.tolist()
-        for k in np.argsort(first).tolist():  # in the order in which lines name them
-            code[k] = self._users.code(self._users.column(str(names[k])), None)
-        return Coded(block.user_start, code[place], block.user_value)
 
     def _many(self, users: Any, items: Any, *, every: bool) -> Rows:
         with self._changing():

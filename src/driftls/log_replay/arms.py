@@ -9,7 +9,8 @@ import numpy as np
 
 from driftls.errors import DimensionError, SettingsError
 from driftls.features import FeatureMap, OuterProduct, UserArmCrosses, UserOnly
-from driftls.logs.events import Block, Ints
+from driftls.logs.columns import Ints
+from driftls.logs.events import Block
 
 __all__ = ["asked", "features_for", "runs_of", "shown"]
 
@@ -20,6 +21,9 @@ def features_for(name: str, policy: Any, features: FeatureMap | None, first: Blo
     features = features or own
     disjoint = getattr(policy, "disjoint", False)
     if features is None:
+        if first.visitor is not None:
+            advice = f"{type(policy).__name__}(features=Features(2**18))"
+            raise SettingsError(f"{name}: visitors of a table are dicts, which need features to make rows: {advice}.")
         if disjoint:
             features = UserOnly(policy.dim)
         elif first.arm_features is not None and policy.dim % first.arm_features.shape[1] == 0:
@@ -51,9 +55,14 @@ def asked(features: Any, block: Block, *, disjoint: bool) -> tuple[Any, dict[str
     """What a policy is asked about one of `runs_of`: arms, or visitors and the ids of the arms."""
     if disjoint:
         begin, end = block.pool_start[block.pool[0] : block.pool[0] + 2]
-        return features.users(block), {"ids": block.pool_ids[begin:end]}
+        return features.users(block), {"ids": ids_of(block, block.pool_ids[begin:end])}
     # no ids: an article has other features for every user
     return features.crossed(block) if isinstance(features, UserArmCrosses) else features.rows(block), {}
+
+
+def ids_of(block: Block, numbers: Ints) -> Any:
+    """Ids as a policy is to know them: those of a table, where a block has numbers for them."""
+    return numbers if block.items is None else [block.items[k]["id"] for k in numbers.tolist()]
 
 
 def shown(features: Any, block: Block, *, disjoint: bool) -> tuple[Any, Ints]:

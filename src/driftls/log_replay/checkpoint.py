@@ -142,6 +142,10 @@ def _fingerprint(policy: Any) -> str:
     return digest.hexdigest()
 
 
+def _text(records: list[Any]) -> Any:
+    return np.frombuffer("".join(map(repr, records)).encode("utf-8", "surrogatepass"), np.uint8)
+
+
 class _Digest:
     """Of lines, however they are cut into blocks: one digest a column."""
 
@@ -153,6 +157,9 @@ class _Digest:
         own = (np.diff(block.user_start), np.diff(block.truth_start), block.pool_ids[places])
         columns = [getattr(block, name) for name in LINES]
         columns += [*own, None if features is None else features[places]]
+        if block.visitor is not None and block.items is not None:  # dicts, in place of the numbers of features
+            items = [block.items[k] for k in block.pool_ids[places].tolist()]
+            columns[LINES.index("user_index")], columns[-1] = _text(block.visitor.tolist()), _text(items)
         for digest, column in zip(self._columns.values(), columns):
             if column is not None:
                 digest.update(np.ascontiguousarray(column).tobytes())

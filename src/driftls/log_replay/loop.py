@@ -185,7 +185,8 @@ def replay(
     metrics : iterable of str
         Of "ctr" (always there), "regret" (where the truth is known) and "tracking_error".
     engine : {"auto", "compiled", "python"}
-        "python" calls `choose` and `learn` line by line and is the specification; "compiled" makes the same decisions;
+        "python" calls `choose` and `learn` line by line and is the specification; "compiled" makes the same decisions
+        (a vocabulary that grows numbers new names by blocks, and what is found by random signs differs a little);
         "auto" is the compiled one where it can be, and `settings["engine_reason"]` of the run says why not.
     delay : int
         A reward is learned so many lines after the choice; what is still out at the end is learned then.

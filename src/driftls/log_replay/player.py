@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from driftls.errors import DriftlsError
 from driftls.estimates import Estimate, Weighted, advise, mean_reward
 from driftls.features import FeatureMap
-from driftls.log_replay.arms import asked, runs_of
+from driftls.log_replay.arms import asked, ids_of, runs_of
 from driftls.logs.events import Block
 from driftls.logs.inspect import Logging
 from driftls.policies import Policy
@@ -150,7 +150,8 @@ class PolicyReplay:
                     count = 1 if self.disjoint else arms.shape[0] // len(part)
                     for i in np.flatnonzero(own == part.shown).tolist():
                         at = i * count + (0 if self.disjoint else int(part.shown[i]))
-                        self.policy.remember(line + begin + i, arms[[at]], part[i].arm)
+                        name = ids_of(part, np.array([part[i].arm]))[0]
+                        self.policy.remember(line + begin + i, arms[[at]], name)
                         self.waiting.append((line + begin + i, float(part.reward[i])))
                 chosen.append(own)
                 begin = upto

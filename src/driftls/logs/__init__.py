@@ -13,11 +13,12 @@ from driftls.logs.log import Counts, EventLog, Log
 from driftls.logs.openbandit import OpenBanditLog, is_open_bandit
 from driftls.logs.parquet import ParquetLog, is_parquet, write_parquet
 from driftls.logs.synthetic import SyntheticDay, synthetic_day
+from driftls.logs.table import TableLog, read_table
 from driftls.logs.yahoo import YahooLog
 
 __all__ = [
     "Block", "Counts", "Event", "EventLog", "Log", "LogFormatError", "OpenBanditLog", "ParquetLog", "SyntheticDay",
-    "YahooLog", "inspect", "read", "synthetic_day", "write_parquet",
+    "TableLog", "YahooLog", "inspect", "read", "read_table", "synthetic_day", "write_parquet",
 ]  # fmt: skip
 
 Path = str | os.PathLike[str]
@@ -57,7 +58,7 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     """
     if hasattr(source, "columns"):
         kind = type(source).__name__
-        raise InputError(f"read takes paths or events, got a {kind}. Make an `Event` of each row: see docs/logs.md.")
+        raise InputError(f"read takes paths or events, got a {kind}. Use read_table(table, shown=..., reward=...).")
     if isinstance(source, str | os.PathLike) or not isinstance(source, Iterable):
         source = [source]
     entries = iter(source)
@@ -70,11 +71,15 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     given = [first, *entries]
     for path in given:
         if not isinstance(path, str | os.PathLike):
-            raise InputError(f"read takes paths or events, got {type(path).__name__}. Make `Event`s: see docs/logs.md.")
+            advice = "Of dicts: read_table(rows, shown=..., reward=...), see docs/logs.md."
+            raise InputError(f"read takes paths or events, got {type(path).__name__}. {advice}")
     paths = [os.fspath(path) for path in given]  # type: ignore[arg-type]
     for path in paths:
         if not os.path.exists(path):
             raise MissingFileError(f"{path}: expected a log, got no such file or folder. Check the path.")
+        if os.path.isfile(path) and path.removesuffix(".gz").endswith((".csv", ".json", ".jsonl", ".ndjson")):
+            advice = "read_table(path, shown=..., reward=...), or --shown and --reward on the command line"
+            raise InputError(f"{path}: this is a table, of which the columns must be named: {advice}.")
     reader: type[OpenBanditLog | ParquetLog | YahooLog] = YahooLog
     if os.path.isdir(paths[0]):
         reader = OpenBanditLog if is_open_bandit(paths[0]) else ParquetLog

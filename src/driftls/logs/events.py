@@ -7,49 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import InputError
+from driftls.logs.columns import (
+    COLUMNS,
+    LINES,
+    Floats,
+    Ints,
+    Part,
+    all_or_none,
+    as_objects,
+    as_starts,
+    column_of,
+    having,
+    line_checks,
+    ranges,
+    shortened,
+)
 
 __all__ = ["Block", "Event"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
-
-class Column(NamedTuple):
-    """What a column of a log holds: numbers (depth 0), lists of them, or lists of lists."""
-
-    dtype: str
-    depth: int = 0
-
-    def __str__(self) -> str:
-        return "lists of " * self.depth + ("whole numbers" if self.dtype.startswith("int") else "numbers")
-
-
-COLUMNS = {
-    "time": Column("int64"),
-    "arms": Column("int64", 1),
-    "shown": Column("int32"),
-    "reward": Column("double"),
-    "user_index": Column("int32", 1),
-    "user_value": Column("double", 1),
-    "propensity": Column("double"),
-    "arm_features": Column("double", 2),
-    "truth": Column("double", 1),
-}
-OPTIONAL = ("propensity", "arm_features", "truth")
-Check = tuple[NDArray[np.bool_], str, str]  # lines that are wrong, what was expected, the column to blame
-
-
-class Part(NamedTuple):
-    """A column without its lists: the numbers, and the lengths of the lists, outermost first."""
-
-    values: NDArray[Any]
-    lengths: list[Ints]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +45,8 @@ class Event:
     propensity: float | None = None  # with which the log's policy showed what it showed, if the log says so
     arm_features: Floats | None = None  # (K, k): the candidates' own features, if the log has any
     truth: Floats | None = None  # (K,): expected reward of every candidate, where it is known
+    visitor: Any = None  # of a table: the visitor's columns, a dict, instead of indices and values
+    items: Any = None  # of a table: what its ids stand for, id k for items[k], a dict with the "id" that the table has
 
     @property
     def arm(self) -> int:
@@ -108,6 +90,8 @@ class Block:
     propensity: Floats | None = None  # (n,)
     arm_features: Floats | None = None  # row j belongs to pool_ids[j]
     truth: Floats | None = None  # of every candidate, line after line: truth[truth_start[i]:truth_start[i + 1]]
+    visitor: NDArray[Any] | None = None  # (n,): of a table, dicts of the visitors' columns
+    items: Any = None  # of a table, what ids stand for
 
     def __post_init__(self) -> None:
         # A compiled loop trusts these columns: whatever could lead it out of an array is refused here.
@@ -124,6 +108,7 @@ class Block:
         _refuse(p is not None and not ((p > 0.0) & (p <= 1.0)).all(), "propensities above 0, at most 1")
         _refuse(self.arm_features is not None and len(self.arm_features) != ids, "arm_features for each of pool_ids")
         _refuse(self.truth is not None and len(self.truth) != sizes[self.pool].sum(), "a truth for each candidate")
+        _refuse(self.visitor is not None and len(self.visitor) != n, "a visitor for each line")
 
     def __len__(self) -> int:
         return len(self.time)
@@ -146,11 +131,12 @@ class Block:
         part = object.__new__(Block)  # not looked at again: what is cut out of a sound block is sound
         part.__dict__.update(
             self.__dict__,
-            **{name: getattr(self, name)[lines] for name in ("time", "pool", "shown", "reward")},
+            **{name: getattr(self, name)[lines] for name in ("pool", *LINES)},
             user_start=self.user_start[first : last + 1] - self.user_start[first],
             user_index=self.user_index[users],
             user_value=self.user_value[users],
             propensity=None if self.propensity is None else self.propensity[lines],
+            visitor=None if self.visitor is None else self.visitor[lines],
             truth=None if self.truth is None else self.truth[slice(*self.truth_start[[first, last]])],
         )
         return part
@@ -184,7 +170,9 @@ class Block:
         propensity = None if self.propensity is None else float(self.propensity[i])
         features = None if self.arm_features is None else self.arm_features[arms]
         truth = None if self.truth is None or truth_start is None else self.truth[slice(*truth_start[i : i + 2])]
-        return Event(*told, self.user_index[user], self.user_value[user], propensity, features, truth)
+        visitor = None if self.visitor is None else self.visitor[i]
+        own = {"arm_features": features, "truth": truth, "visitor": visitor, "items": self.items}
+        return Event(*told, self.user_index[user], self.user_value[user], propensity, **own)
 
     def __eq__(self, other: object) -> bool:
         return _same(self, other) if isinstance(other, Block) else NotImplemented
@@ -246,14 +234,16 @@ class Block:
         for i, event in enumerate(events):
             if not isinstance(event, Event):
                 raise InputError(f"event {i}: expected an `Event`, got {type(event).__name__}.")
-        found = {name: _column(events, name) for name in COLUMNS}
+        found = {name: column_of(events, name) for name in COLUMNS}
         parts = {name: part for name, part in found.items() if part is not None}
         for wrong, expected, name in line_checks(parts):
             if wrong.any():
                 i = int(wrong.argmax())
                 got = shortened(getattr(events[i], name))
                 raise InputError(f"event {i}: expected {expected}, got {name} = {got}.")
-        return cls.from_columns(parts)
+        visitors = [event.visitor for event in events]
+        visitor = as_objects(visitors) if all_or_none("visitor", visitors) else None
+        return replace(cls.from_columns(parts), visitor=visitor, items=events[0].items if events else None)
 
     @classmethod
     def join(cls, blocks: Iterable[Block]) -> Block:
@@ -264,7 +254,7 @@ class Block:
 
         def column(name: str) -> Any:
             parts = [getattr(block, name) for block in blocks]
-            return np.concatenate(parts) if _all_or_none(name, parts) else None
+            return np.concatenate(parts) if all_or_none(name, parts) else None
 
         first_pool = as_starts([len(b.pool_start) - 1 for b in blocks])
         return cls.packed(
@@ -273,7 +263,8 @@ class Block:
             column("pool_ids"),
             column("arm_features"),
             user_start=as_starts(np.concatenate([np.diff(b.user_start) for b in blocks])),
-            **{n: column(n) for n in ("time", "shown", "reward", "user_index", "user_value", "propensity", "truth")},
+            items=blocks[0].items,
+            **{name: column(name) for name in (*LINES, "user_index", "user_value", "propensity", "truth", "visitor")},
         )
 
 
@@ -295,19 +286,6 @@ class Numbers:
         return np.array([self.of[name] for name in names], np.int64)[place]
 
 
-def ranges(start: Ints, length: Ints) -> Ints:
-    """start[0], start[0] + 1, ... (length[0] of them), then the same for start[1], and so on."""
-    return np.repeat(start - as_starts(length)[:-1], length) + np.arange(length.sum())
-
-
-def having(wrong: NDArray[np.bool_], lengths: Ints) -> NDArray[np.bool_]:
-    """Rows of these lengths of which an entry is wrong."""
-    rows = np.zeros(len(lengths), np.bool_)
-    if np.any(wrong):
-        rows[np.searchsorted(np.cumsum(lengths), np.flatnonzero(wrong), side="right")] = True
-    return rows
-
-
 def _refuse(wrong: Any, expected: str) -> None:
     if wrong:
         raise InputError(f"a block needs {expected}.")
@@ -316,77 +294,6 @@ def _refuse(wrong: Any, expected: str) -> None:
 def _is_start(starts: Ints, rows: int, entries: int) -> bool:
     ends = len(starts) == rows + 1 > 0 and starts[0] == 0 and starts[-1] == entries
     return bool(ends and np.all(np.diff(starts) >= 0))
-
-
-def _column(events: list[Event], name: str) -> Part | None:
-    """A column of all events, or None where no event has it."""
-    kind, arrays, values = COLUMNS[name], [], [getattr(event, name) for event in events]
-    if name in OPTIONAL and not _all_or_none(name, values):
-        return None
-    for i, value in enumerate(values):
-        try:
-            array = np.asarray(value, kind.dtype)
-            fits = array.ndim == kind.depth
-            fits &= array is value or kind.dtype == "double" or type(value) is int or np.array_equal(array, value)
-        except (TypeError, ValueError, OverflowError):
-            fits = False
-        if not fits:
-            expected = f"`{name}` to be {kind} that fit {kind.dtype}"
-            raise InputError(f"event {i}: expected {expected}, got {shortened(value)}.")
-        arrays.append(array)
-    lengths = [np.array([len(array) for array in arrays], np.int64)] if kind.depth else []
-    if kind.depth == 2:
-        lengths.append(np.repeat(np.array([array.shape[1] for array in arrays], np.int64), lengths[0]))
-    return Part(np.concatenate([np.empty(0, kind.dtype), *(array.ravel() for array in arrays)]), lengths)
-
-
-def line_checks(parts: dict[str, Part]) -> list[Check]:
-    """What may be wrong with the columns of lines."""
-    arms, users = parts["arms"].lengths[0], parts["user_index"].lengths[0]
-    shown, index = parts["shown"].values, parts["user_index"].values
-    step = np.diff(index, prepend=-1)
-    first = as_starts(users)[:-1][users > 0]
-    step[first] = index[first] + 1
-    checks: list[Check] = [
-        ((shown < 0) | (shown >= arms), "`shown` to be a position among the arms, from 0", "shown"),
-        (having(step <= 0, users), "user indices of at least 0 that increase", "user_index"),
-    ]
-    for name, other in (("user_value", "user_index"), ("truth", "arms"), ("arm_features", "arms")):
-        if name in parts:
-            wrong = parts[name].lengths[0] != parts[other].lengths[0]
-            checks.append((wrong, f"as many entries as there are {other}", name))
-    if "arm_features" in parts:
-        of, each = parts["arm_features"].lengths
-        usual = np.bincount(each, minlength=1).argmax()
-        checks.append((having(each != usual, of), "as many features of every arm", "arm_features"))
-    for name, part in parts.items():
-        if part.values.dtype.kind == "f":
-            wrong = ~np.isfinite(part.values)
-            for lengths in reversed(part.lengths):
-                wrong = having(wrong, lengths)
-            checks.append((wrong, "finite numbers", name))
-    if "propensity" in parts:
-        chance = parts["propensity"].values
-        checks.append(((chance <= 0) | (chance > 1), "a probability above 0", "propensity"))
-    return checks
-
-
-def _all_or_none(name: str, parts: list[Any]) -> bool:
-    count = sum(part is not None for part in parts)
-    if count not in (0, len(parts)):
-        raise InputError(f"`{name}` must be given everywhere or nowhere, got it in {count} of {len(parts)} parts.")
-    return count > 0
-
-
-def shortened(value: object) -> str:
-    """What a value looks like, in a message."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]} ..."
-
-
-def as_starts(lengths: list[int] | Ints) -> Ints:
-    """Where rows of these lengths begin when they are laid one after the other, and where the last one ends."""
-    return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import InputError
-from driftls.logs.events import Block, Floats, Ints, Numbers
+from driftls.logs.columns import Floats, Ints
+from driftls.logs.events import Block, Numbers
 from driftls.logs.log import Log
 
 __all__ = ["Logging", "Showing", "Summary", "Uniformity", "inspect"]

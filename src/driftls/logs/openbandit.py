@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import LogFormatError
-from driftls.logs.events import Block, Check, Ints
+from driftls.logs.columns import Check, Ints
+from driftls.logs.events import Block
 from driftls.logs.parquet import ArrowLog, arrow
 
 __all__ = ["OpenBanditLog", "is_open_bandit"]

@@ -20,7 +20,8 @@ from driftls.errors import (
     TruncatedFileError,
     missing_extra,
 )
-from driftls.logs.events import COLUMNS, OPTIONAL, Block, Check, Column, Ints, Part, having, line_checks, shortened
+from driftls.logs.columns import COLUMNS, OPTIONAL, Check, Column, Ints, Part, having, line_checks, shortened
+from driftls.logs.events import Block
 from driftls.logs.log import Log
 from driftls.persistence import atomic
 
@@ -232,6 +233,8 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
         writers: dict[str, _Writer] = {}
         lines = 0
         for block in log.blocks(ROW_GROUP) if hasattr(log, "blocks") else _as_blocks(log):
+            if block.visitor is not None:
+                raise InputError("visitors of a table are dicts, which this format has no room for. Keep the table.")
             table, day = _table(block), block.time // DAY if by_day else np.zeros(len(block))
             for number in np.unique(day):
                 name = f"day={np.datetime64(int(number), 'D')}/part-0.parquet" if by_day else ""

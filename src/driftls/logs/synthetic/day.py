@@ -26,7 +26,8 @@ import numpy as np
 from driftls.errors import SettingsError
 from driftls.inputs import as_whole
 from driftls.kernels.arrays import kernel
-from driftls.logs.events import Block, Event, Floats, Ints, as_starts
+from driftls.logs.columns import Floats, Ints, as_starts
+from driftls.logs.events import Block, Event
 from driftls.logs.parquet import ROW_GROUP, write_parquet
 from driftls.logs.synthetic.users import CLICK, DIM, ITEM, SHOWN, TIME, Users, aggregates, draw_users, user_kinds
 from driftls.persistence import atomic

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.kernels.arrays import kernel
-from driftls.logs.events import Floats, Ints
+from driftls.logs.columns import Floats, Ints
 
 DIM = 136  # user features
 PAIRS = ((13, 14), (21, 22))  # ids that always come together
