@@ -37,31 +37,42 @@ class TableLog(Log):
     ) -> None:
         super().__init__(on_error=on_error, block=block)
         self.path, self._table = _opened(source)
-        own = [shown, reward, *([propensity] if propensity else []), *([arms] if isinstance(arms, str) else [])]
-        names = _names(self._table)
+        own = [
+            shown,
+            reward,
+            *([propensity] if propensity is not None else []),
+            *([arms] if isinstance(arms, str) else []),
+        ]
+        names, listed = _names(self._table), visitor is None or isinstance(visitor, list | tuple)
+        if not listed or not all(isinstance(name, str | int) for name in [*own, *(visitor or ())]):
+            raise InputError(f"expected names of columns, got {[*own, visitor]!r}. visitor= is a list of them.")
         if unknown := [name for name in [*own, *(visitor or ())] if name not in names]:
             told = f"expected columns {', '.join(map(repr, unknown))}, got {', '.join(map(repr, names))}"
             raise InputError(f"{self.path or 'the table'}: {told}. Say which column is which: shown=, reward=, ...")
+        items = {} if items is None else items
+        if not isinstance(items, Mapping) or not all(isinstance(item, Mapping) for item in items.values()):
+            raise InputError(f"items: expected a dict of an item's columns for each id, got {items!r}.")
         self.visitor = [name for name in (names if visitor is None else visitor) if name not in own]
         self.shown, self.reward, self.propensity, self.arms = shown, reward, propensity, arms
-        self._items, self.items = items or {}, list[dict[str, Any]]()
+        self._items, self.items = items, list[dict[str, Any]]()
         self._number: dict[Hashable, int] = {}
-        if arms is None:  # whatever was ever shown
-            arms = [id for id in dict.fromkeys(map(_plain, _column(self._table, shown))) if id is not None]
-        try:
-            self._pool = None if isinstance(arms, str) else [self._number_of(id) for id in arms]
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"arms: expected {error}. Pass a list of ids, or the name of a column with such lists."
-            ) from None
-        if self._pool is not None and not 0 < len(self._pool) == len(set(self._pool)):
-            raise InputError(f"arms: expected at least one id, and none twice, got {arms!r}.")
+        self._pool = None if isinstance(arms, str) else self._all_of(arms)
 
-    def _number_of(self, id: Any) -> int:
+    def _all_of(self, arms: Any) -> list[int]:
+        """The candidates of every row: these, or whatever was ever shown."""
+        if arms is None:
+            shown = [_plain(id) for id in _column(self._table, self.shown)]
+            arms = list(dict.fromkeys(id for id in shown if _is_id(id)))  # a row with another is broken
+            return [self._number_of(id) for id in arms]
+        if not isinstance(arms, list | tuple | np.ndarray) or not all(_is_id(_plain(id)) for id in arms):
+            raise InputError(f"arms: expected a list of ids, or the name of a column with such lists, got {arms!r}.")
+        pool = [self._number_of(_plain(id)) for id in arms]
+        if not 0 < len(pool) == len(set(pool)):
+            raise InputError(f"arms: expected at least one id, and none twice, got {arms!r}.")
+        return pool
+
+    def _number_of(self, id: Hashable) -> int:
         """A number for an id of the table; the number's item has it as its "id"."""
-        id = _plain(id)
-        if not isinstance(id, str | int | float | tuple) or id != id:
-            raise ValueError(f"the id of an arm to be text or a number, got {id!r}")
         found = self._number.get(id)
         if found is None:
             found = self._number[id] = len(self.items)
@@ -86,7 +97,7 @@ class TableLog(Log):
                     time=np.array(number, np.int64),
                     shown=np.array(shown, np.int32),
                     reward=np.array(reward, np.float64),
-                    propensity=np.array(propensity, np.float64) if self.propensity else None,
+                    propensity=np.array(propensity, np.float64) if self.propensity is not None else None,
                     user_index=np.empty(0, np.int32),
                     visitor=as_objects(visitor),
                     items=self.items,
@@ -98,17 +109,16 @@ class TableLog(Log):
         try:
             pool = self._pool
             if pool is None:
-                listed = _plain(row[self.arms])
-                if not isinstance(listed, list | tuple) or not listed:
-                    raise ValueError(f"{self.arms!r} to be a list of ids, got {listed!r}")
+                listed = [_plain(id) for id in row[self.arms]]
+                if not listed or not all(map(_is_id, listed)) or len(set(listed)) < len(listed):
+                    raise ValueError(f"{self.arms!r} to be a list of ids, none of them twice, got {listed!r}")
                 pool = [self._number_of(id) for id in listed]
-                if len(set(pool)) < len(pool):
-                    raise ValueError(f"no id twice among {listed!r}")
-            chosen = self._number.get(_plain(row[self.shown]), -1)
+            shown = _plain(row[self.shown])
+            chosen = self._number.get(shown, -1) if _is_id(shown) else -1
             if chosen not in pool:
-                raise ValueError(f"{self.shown!r} to be one of the arms, got {row[self.shown]!r}")
+                raise ValueError(f"{self.shown!r} to be one of the arms, got {shown!r}")
             reward = _number(row[self.reward], self.reward)
-            likely = _number(row[self.propensity], self.propensity) if self.propensity else 1.0
+            likely = _number(row[self.propensity], self.propensity) if self.propensity is not None else 1.0
             if not 0.0 < likely <= 1.0:
                 raise ValueError(f"{self.propensity!r} to be a probability above 0, got {likely}")
         except (ValueError, TypeError, KeyError) as error:
@@ -165,10 +175,8 @@ def _opened(source: Any) -> tuple[str, Any]:
         if not os.path.isfile(path):
             raise MissingFileError(f"{path}: expected a table, got no such file. Check the path.")
         return path, _file(path)
-    if isinstance(source, Mapping) or hasattr(source, "columns") or hasattr(source, "column_names"):
-        return "", source if not isinstance(source, Mapping) else [
-            dict(zip(source, row)) for row in zip(*source.values())
-        ]
+    if hasattr(source, "columns") or hasattr(source, "column_names"):
+        return "", source
     rows = list(source) if hasattr(source, "__iter__") else [source]
     for row in rows:
         if not isinstance(row, Mapping):
@@ -221,7 +229,11 @@ def _rows(table: Any, first: int, last: int) -> list[dict[Any, Any]]:
 def _plain(value: Any) -> Any:
     """A value of NumPy's as Python's; a whole number in a column of floats, where some are missing, as a whole one."""
     value = value.tolist() if hasattr(value, "tolist") else value
-    return None if value != value else int(value) if isinstance(value, float) and value.is_integer() else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str | int | float) and value == value
 
 
 def _number(value: Any, name: Any) -> float:
