@@ -33,7 +33,9 @@ from driftls import Normalised, Power, ridge
 from driftls.errors import DivergenceError, DriftlsError
 from driftls.features import Features
 from driftls.history import Growing, Mapped, Reservoir, Window
-from driftls.logs import Block, Event, synthetic_day
+from driftls.log_replay import replay
+from driftls.logs import Block, Event, inspect, read_table, synthetic_day
+from driftls.offpolicy import estimate
 from driftls.policies import DisjointLinUCB, Greedy, LinTS, LinUCB, Random
 from driftls.sklearn import DriftingLeastSquares
 from driftls.testing.rows import bad_blocks, bad_rows, forms, good_rows, malformed
@@ -322,7 +324,7 @@ def feature_calls(rng: np.random.Generator, folder: str) -> Iterator[Any]:
         "constant": True,
     }
     made = Features(**spoiled(rng, settings, 0.04))
-    yield [Box(made, lambda f: json.dumps(f.to_header(), default=str))]
+    yield [Box(made, lambda f: json.dumps([f.to_header(), str(f), f.collisions], default=str))]
     while True:
         user, items = random_record(rng), [random_record(rng) for _ in range(pick(rng, 0, 1, 3))]
         if rng.random() < 0.05:
@@ -358,6 +360,27 @@ def event_calls(rng: np.random.Generator, folder: str) -> Iterator[Any]:
             Call("part", lambda i=i, j=j: kept[0].part(i, j)),
             Call("join", lambda e=events: Block.join([kept[0], Block.from_events(e)])),
             Call("iterate", lambda: (list(kept[0]), len(kept[0]), kept[0] == kept[0])),
+        )
+
+
+def table_calls(rng: np.random.Generator, folder: str) -> Iterator[Any]:
+    """Logs of dicts, replayed with a policy that takes them; a replay that stops has learned what came before."""
+    columns = {"shown": "city", "reward": "age", "propensity": "rate", "arms": None, "items": None, "visitor": None}
+    yield [Box(columns, lambda _: None)]
+    while True:
+        rows = [
+            {**record, "rate": 0.5, "city": record.get("city", "Oslo")} if isinstance(record, dict) else record
+            for record in (random_record(rng) for _ in range(pick(rng, 0, 2, 6)))
+        ]
+        given = spoiled(rng, columns, 0.06) | {"on_error": pick(rng, "raise", "skip")}
+        source = rows if rng.random() > 0.05 else pick(rng, *(junk for junk in JUNK if not isinstance(junk, str)))
+        policy: Any = pick(rng, DisjointLinUCB, LinUCB)(features=Features(pick(rng, None, 32)), seed=0)
+        yield pick(
+            rng,
+            Call("read_table", lambda s=source, g=given: list(read_table(s, **g))),
+            Call("inspect", lambda s=source, g=given: inspect(read_table(s, **g))),
+            Call("replay", lambda s=source, g=given, p=policy: replay(p, read_table(s, **g))),
+            Call("estimate", lambda s=source, g=given, p=policy: estimate(p, read_table(s, **g), folds=2)),
         )
 
 
@@ -415,6 +438,7 @@ ROOMS: dict[str, Callable[[np.random.Generator, str], Iterator[Any]]] = {
     "policies": policy_calls,
     "features": feature_calls,
     "events": event_calls,
+    "tables": table_calls,
     "sklearn": sklearn_calls,
     "settings": settings_calls,
 }

@@ -20,9 +20,11 @@ from driftls.trackers import SAGA
 from driftls.widths import PhiWidth
 
 
-@pytest.mark.parametrize("rooms", [["trackers", "policies"], ["features", "events", "sklearn", "settings"]], ids=str)
+@pytest.mark.parametrize(
+    "rooms", [["trackers", "policies"], ["features", "events", "tables", "sklearn", "settings"]], ids=str
+)
 def test_a_batch_of_random_calls_finds_nothing(rooms):
-    assert set(fuzz.ROOMS) == {"trackers", "policies", "features", "events", "sklearn", "settings"}
+    assert set(fuzz.ROOMS) == {"trackers", "policies", "features", "events", "tables", "sklearn", "settings"}
     count, found = fuzz.run(rooms, 1, 20)
     assert not found, "\n".join(found)
     assert min(count["taken"], count["refused"]) > 20
