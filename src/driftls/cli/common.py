@@ -33,6 +33,8 @@ __all__ = [
     "print_notes", "print_pairs", "print_table", "telling", "typer",
 ]  # fmt: skip
 
+R6B_FEATURES = 136
+
 app = typer.Typer(
     name="driftls",
     pretty_exceptions_enable=False,
@@ -52,7 +54,12 @@ FeatureKind = Annotated[
     Literal["auto", "disjoint", "crosses", "shared", "hashed", "outer"],
     typer.Option(help="How a visitor and an article make an arm."),
 ]
-Dim = Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Features of a visitor.")]
+Dim = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=10**7, metavar="N", help="Features of a visitor; if not given, 136, or as many as the log says."
+    ),
+]
 Articles = Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Most articles, for crosses and shared.")]
 Shown = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Of a table (CSV, or a JSON object a line): what was shown.")
@@ -73,10 +80,11 @@ def opened(paths: Sequence[Path], on_error: str, shown: str | None, reward: str 
     return read_table(paths[0], shown=shown, reward=reward, propensity=propensity, on_error=on_error)
 
 
-def features_of(kind: str, form: str, dim: int, articles: int, width: int) -> FeatureMap:
+def features_of(kind: str, log: Log, dim: int | None, articles: int, width: int) -> FeatureMap:
     """The features that were asked for; by default one model an article, and for R6A products with its features."""
     from driftls.features import Features, OuterProduct, UserArmCrosses, UserOnly
 
+    form, dim = log.format, max(R6B_FEATURES, log.user_dim) if dim is None else dim
     made: FeatureMap = UserOnly(dim) if form != "table" else Features(width)
     if form == "table" and kind not in ("auto", "disjoint", "hashed"):
         raise typer.BadParameter(f"a table takes disjoint or hashed, got {kind}.", param_hint="'--features'")

@@ -17,7 +17,7 @@ def fit(
     policy: Annotated[str, typer.Option(metavar="NAME", help="linucb or linucb-exact.")],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The file of the policy.")],
     features: common.FeatureKind = "auto",
-    dim: common.Dim = 136,
+    dim: common.Dim = None,
     articles: common.Articles = 1000,
     width: common.Width = 1024,
     kappa: common.Kappa = None,
@@ -52,7 +52,7 @@ def fit(
         )
     paths = [str(Path(path).resolve()) for path in log.paths]
     begin = perf_counter()
-    made = common.features_of(features, log.format, dim, articles, width)
+    made = common.features_of(features, log, dim, articles, width)
     start = table[policy](made.dim, kappa, seed)
     start = as_disjoint(start, seed) if isinstance(made, UserOnly) else start
     start.features = made  # saved with the policy

@@ -51,7 +51,8 @@ def inspect(
         print_json(msgspec.to_builtins(summary))
         return
     broken = [("broken", example) for example in summary.examples]
-    names = " ".join(map(str, paths)) + (f" --dim {summary.user_dim}" if summary.user_dim > 136 else "")
+    wide = summary.user_dim > max(common.R6B_FEATURES, log.user_dim)
+    names = " ".join(map(str, paths)) + (f" --dim {summary.user_dim}" if wide else "")
     columns = {"shown": shown, "reward": reward, "propensity": propensity}
     names += "".join(f" --{name} {column}" for name, column in columns.items() if column)
     print_pairs(

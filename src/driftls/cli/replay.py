@@ -41,7 +41,7 @@ def replay(
     reward: common.Reward = None,
     propensity: common.Propensity = None,
     features: common.FeatureKind = "auto",
-    dim: common.Dim = 136,
+    dim: common.Dim = None,
     articles: common.Articles = 1000,
     width: common.Width = 1024,
     kappa: common.Kappa = None,
@@ -95,7 +95,7 @@ def replay(
     from driftls.run import described
 
     log = common.opened(paths, on_error, shown, reward, propensity)
-    kind = common.features_of(features, log.format, dim, articles, width)
+    kind = common.features_of(features, log, dim, articles, width)
     disjoint = features == "disjoint" or (features == "auto" and log.format != "R6A")
     players = _players(policy or [], warm or [], kind, kappa, seed, disjoint)
     own = None if warm and not policy else kind

@@ -40,6 +40,11 @@ class Log(ABC):
         self.counts = Counts()
         self.share: float | None = None  # of the input that has been read, where it is known
 
+    @property
+    def user_dim(self) -> int:
+        """How many features visitors have, where that can be told without reading all lines; else 0."""
+        return 0
+
     def __iter__(self) -> Iterator[Event]:
         for block in self.blocks():
             yield from block

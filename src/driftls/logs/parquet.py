@@ -72,6 +72,21 @@ class ParquetLog(ArrowLog):
                         if len(block):
                             yield block
 
+    @property
+    def user_dim(self) -> int:
+        """How many features visitors have, by the statistics that files keep of their columns."""
+        largest = -1
+        for path in self.paths:
+            with _opened(path) as file:
+                groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+                for column in (group.column(place) for group in groups for place in range(group.num_columns)):
+                    if column.path_in_schema.split(".")[0] == "user_index" and column.num_values:
+                        kept = column.statistics
+                        if kept is None or not kept.has_min_max:
+                            return 0
+                        largest = max(largest, int(kept.max))
+        return largest + 1
+
     def _block(self, batch: Any, where: str, rows: Ints) -> Block:
         def place(row: int) -> str:
             return f"{where}, row {row}"
