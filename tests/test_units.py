@@ -181,7 +181,7 @@ def test_units_are_the_spread_of_dense_features_and_the_size_of_sparse_ones():
         tracker.look()
     n = float(ROWS)
     square = (X**2).sum(0) / (X != 0).sum(0)
-    spread = square - X.mean(0) ** 2 * n / (n + 1)
+    spread = square - X.mean(0) ** 2 * (1.0 - 0.5**n)
     np.testing.assert_allclose(dense.units.arrays["unit"], 1 / np.sqrt(spread), rtol=0.03)  # small changes wait
     np.testing.assert_allclose(sparse.units.arrays["unit"], 1 / np.sqrt(square), rtol=0.03)
     assert not sparse.units.arrays["means"].any()

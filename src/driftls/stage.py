@@ -44,7 +44,7 @@ class Stage:
     def start(self, sparse: bool) -> None:
         """From now on rows are kept dense, or sparse."""
         self.sparse = sparse
-        self.frame.set(sparse=sparse, dim=self.inner)
+        self.frame.set(sparse=sparse, dim=self.inner, constant=self.constant)
         if sparse:
             self._source = Frame(ROWS)  # rows as they came, before the constant is put behind each
             self._source_used, self._long = (view(self._source.fields[name]) for name in ("room", "long"))
@@ -130,7 +130,7 @@ class Stage:
             return False
         n = len(values)
         if indices.dtype is POINTER:
-            self._starts[1] = n
+            self._starts[0], self._starts[1] = 0, n
             return self._take_raw(indices, values, n, 1)
         self._indices[:n], self._values[:n] = indices, values
         if self.constant:
@@ -153,7 +153,8 @@ class Stage:
             if count < 1 or count > len(self._stop):
                 return False
             self._starts[: count + 1] = start
-            return self._starts[count] == used and self._take_raw(indices, values, used, count)
+            fits = self._starts[0] == 0 and self._starts[count] == used
+            return fits and self._take_raw(indices, values, used, count)
         except OTHER:
             return False
 
@@ -165,7 +166,7 @@ class Stage:
             self._raw_indices[indices.dtype][:used], self._raw_values[:used] = indices, values
         except KeyError:  # another type of indices
             return False
-        self._copy_in(used, count, indices.dtype is POINTER)
+        self._copy_in(used, count, indices.dtype == POINTER)  # which may be another object, after a pickle
         return True
 
     def _copy_in(self, used: int, count: int, long: bool) -> None:

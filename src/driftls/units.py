@@ -3,10 +3,10 @@
 So rescaling a feature, or the rewards by a positive affine map, changes no decision, and there is nothing to set. Over
 the rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j are its sums of squares and of values:
 
-    dense rows:  m_j = F_j/n,  v_j = S_j/N_j - m_j^2 n/(n + 1),  x' = (x - m)/sqrt(v)
+    dense rows:  m_j = F_j/n,  v_j = S_j/N_j - m_j^2 (1 - 2^-n),  x' = (x - m)/sqrt(v)
     sparse rows: m_j = 0,      v_j = S_j/N_j,                    x' = x/sqrt(v)
 
-A dense feature whose spread is below a thousandth of its size counts as constant. m and v are frozen between two
+A dense feature whose spread is below three millionths of its size counts as constant. m and v are frozen between two
 *looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a value beyond three times its
 feature's size makes the unit a quarter larger and n has grown by 5%; by a quarter for a feature seen less than ten times,
 since of many rare ones some have always grown, and a look reads all rows. Until a feature was seen ten times, nothing is

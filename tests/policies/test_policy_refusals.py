@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
 from driftls import evaluate
-from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsError
+from driftls.errors import CorruptFileError, DimensionError, DriftlsError, InputError, SettingsError
 from driftls.features import Features, Rows
 from driftls.fit import fit
 from driftls.policies import DisjointLinUCB, LinUCB, SharedPolicy
@@ -185,3 +189,93 @@ def test_a_refused_question_leaves_the_counts_of_what_was_missing():
         policy.scores({"town": "x", "bad": object()}, items)
     policy.choose({"city": "Oslo"}, items)
     assert features.missing == {"city": 0, "item.id": 0}
+
+
+# -- made of dicts, and refused afterwards ---------------------------------------------------------------------------
+
+ITEMS = [{"id": 1}, {"id": 2}]
+AFTERWARDS = {
+    "another number of ids": lambda p: p.choose({"new": 1}, [{"id": 77}, {"id": 78}], ids=[1]),
+    "a cross beyond all numbers": lambda p: p.choose({"w": 1e70}, [{"id": 9, "v": 1e70}]),
+    "such a cross, learned": lambda p: p.learn({"w": 1e70}, 1.0, items=[{"id": 9, "v": 1e70}], arm=0),
+    "rewards of another shape": lambda p: p.play([{"z": 1}, {"z": 2}], np.zeros((5, 5)), items=[{"id": 5}]),
+    "items that come once, and an arm too many": lambda p: p.choose(
+        {"q": 1}, ({"id": k} for k in (91, 92)), allowed=[7]
+    ),
+    "a longer row that is not finite": lambda p: p.choose(sp.csr_array(([np.nan], [0], [0, 1]), shape=(1, 300))),
+    "a table and another number of ids": lambda p: p.choose(
+        {"t": 1}, pd.DataFrame({"id": [3, 4], "c": [1.0, None]}), ids=[1]
+    ),
+}
+
+
+@pytest.mark.parametrize("call", AFTERWARDS.values(), ids=AFTERWARDS.keys())
+@pytest.mark.parametrize("dim", [None, 64], ids=["vocabulary", "hashed"])
+def test_a_call_that_is_refused_after_its_rows_were_made_leaves_features_as_they_were(dim, call):
+    features = Features(dim, cross="all")
+    policy = LinUCB(features=features, seed=0)
+    policy.choose({"a": 1}, ITEMS)
+
+    def told():
+        return features.to_header(), features.missing, str(features), features.collisions, policy.dim
+
+    before = told()
+    with pytest.raises(DriftlsError):
+        call(policy)
+    assert told() == before
+    policy.choose({"a": 2}, ITEMS)  # the items of the last good call, which are known and not counted again
+    assert features.missing == {"a": 0, "item.id": 0}
+
+
+def test_a_choice_after_a_question_about_the_same_items_is_counted():
+    features = Features(1024)
+    policy = LinUCB(features=features, seed=0)
+    policy.choose({"city": "Oslo"}, [{"id": 1}])
+    for n in range(20):
+        items = [{"id": n, "brand": f"b{n}"}, {"id": n + 100}]
+        policy.probabilities({"city": "Oslo"}, items)
+        policy.choose({"city": "Oslo"}, items)
+    assert features.missing == {"city": 0, "item.id": 0, "item.brand": 21}
+
+
+def test_a_blank_cell_of_a_question_is_forgotten():
+    policy = LinUCB(features=Features(), seed=0)
+    policy.choose({"age": 31}, ITEMS)
+    policy.scores({"age": None}, ITEMS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy.choose({"age": np.float64(31)}, ITEMS)
+
+
+@pytest.mark.parametrize("key", [uuid.UUID(int=3), b"x", 10**5000, object()], ids=["UUID", "bytes", "digits", "object"])
+def test_a_key_that_no_file_could_keep_is_refused_at_once(key):
+    policy = LinUCB(3, seed=0)
+    with pytest.raises(InputError, match="id or key"):
+        policy.choose(np.eye(3), key=key)
+    policy.choose(np.eye(3), key=(np.int64(3), "a"))
+    assert list(policy.freeze().keys.waiting) == [(3, "a")]
+
+
+def test_a_frozen_policy_refuses_the_rows_that_a_live_one_does():
+    policy = LinUCB(4, seed=0)
+    policy.choose(sp.csr_array(np.eye(4)[:2]))
+    bad = sp.csr_array((np.ones(4), np.array([1, 0, 1, 0]), np.arange(5)), shape=(4, 4))
+    bad.indices[1] = 4
+    for one in (policy, policy.freeze()):
+        with pytest.raises(DimensionError):
+            one.play(bad, rounds=2)
+    good = sp.csr_array(np.eye(4))
+    good.data = good.data.astype(">f8")
+    np.testing.assert_array_equal(policy.freeze().play(good, rounds=2), policy.play(good, rounds=2))
+
+
+def test_the_arm_that_is_refused_is_named_and_an_index_of_one_too_many_for_what_it_is():
+    policy = LinUCB(4, seed=0)
+    policy.learn((np.array([1]), np.ones(1)), 1.0)
+    arms = [(np.array([0]), np.ones(1)), (np.array([2, 4]), np.ones(2))]
+    with pytest.raises(DimensionError, match=r"arm 1: a sparse index must lie in 0 \.\.\. 3"):
+        policy.learn(arms, 1.0, arm=1)
+
+
+def test_a_sparse_matrix_that_is_a_dict_is_no_user():
+    assert LinUCB(3, seed=0).choose(sp.dok_array(np.eye(3))) == LinUCB(3, seed=0).choose(sp.csr_array(np.eye(3)))

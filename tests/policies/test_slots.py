@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from driftls.errors import CorruptFileError, DimensionError, InputError, SettingsError
+from driftls.errors import CorruptFileError, DimensionError, InputError
 from driftls.inputs import Rows
 from driftls.policies import LinUCB, SharedPolicy
 from driftls.policies.arm_index import ArmIndex, id_header, id_of, plain_id, plain_ids
@@ -73,9 +73,9 @@ def test_ids_must_differ_and_must_fit_in_a_file(tmp_path):
         one.choose(np.eye(4)[:3], ids=["a", "b", "a"])
     one.choose(np.eye(4)[:3], ids=[("user", 1), 2.5, np.int64(3)])
     assert slots(one) == {("user", 1): 0, 2.5: 1, 3: 2}
-    one.choose(np.eye(4)[:1], ids=[frozenset("a")])
-    with pytest.raises(SettingsError, match="text, numbers or tuples"):
-        one.save(tmp_path / "policy")
+    with pytest.raises(InputError, match="text, a number or a tuple"):
+        one.choose(np.eye(4)[:1], ids=[frozenset("a")])
+    one.save(tmp_path / "policy")
 
 
 def test_ids_that_stay_away_are_forgotten_when_room_is_needed():

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from driftls.history import Growing, Window
 from driftls.policies import LinUCB
-from driftls.trackers import GD, RLS, SAG, SAGA, SVRG, Diagonal
+from driftls.trackers import CD, GD, RLS, SAG, SAGA, SVRG, Diagonal
 from driftls.widths import CentredWidth, DiagonalWidth
 
 LAYOUTS = pytest.mark.parametrize("kind", [np.array, sp.csr_array], ids=["dense", "sparse"])
@@ -185,3 +185,20 @@ def test_ctrl_c_in_the_middle_of_a_look_comes_after_it(monkeypatch):
     broken.partial_fit(X[len(broken) :], y[len(broken) :])
     np.testing.assert_array_equal(broken.theta, whole.theta)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("kind", [RLS, SAGA, CD])
+@pytest.mark.parametrize("offset", [30.0, 3000.0, 1e5])
+def test_features_far_from_0_are_measured_by_how_much_they_vary(kind, offset):
+    rng = np.random.default_rng(0)
+    X, theta = rng.normal(size=(600, 8)), rng.normal(size=8)
+    y = X @ theta + 0.1 * rng.normal(size=600)
+    errors = []
+    for rows in (X, X + offset):
+        tracker = kind(8, **({"seed": 0} if kind is SAGA else {}))
+        guesses = []
+        for x, target in zip(rows, y):
+            guesses.append(tracker.predict(x))
+            tracker.update(x, target)
+        errors.append(np.sqrt(np.mean((np.array(guesses) - y)[100:] ** 2)))
+    assert errors[1] < 1.1 * errors[0]

@@ -37,6 +37,15 @@ class FeatureMap(ABC):
         """For a question about `dim` features: names that are new count for nothing, and are not kept."""
         yield  # most keep none
 
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """For a call: if it is refused, nothing is kept of names that were new."""
+        yield  # most keep none
+
+    def take_back(self, rows: Rows) -> None:
+        """These rows, the last that were made of one decision, are refused: nothing is kept of them."""
+        return  # most keep nothing
+
     def follow(self, header: dict[str, Any]) -> None:
         """Take over the names of a copy, by its header: each has the index that it has there."""
         return  # most have none

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftls.errors import ColumnWarning, InputError, MissingNumberWarning, SettingsError
 from driftls.features.names import Coded
@@ -45,7 +46,10 @@ class Space:
         self.names = 0
         self.plain = True  # whether no value was a list or array, which could be changed in place
         self.told = False  # that a number was missing
-        self.noted: list[tuple[Column, str]] = []  # what the present call has noted of columns
+        # what the present call has noted of columns, which records it has counted, and where it began: columns, told
+        self.noted: list[tuple[Column, str]] = []
+        self.counted: list[Any] = []
+        self._began = 0, False
 
     def column(self, name: Any) -> Column:
         """The column of this name, a new one if it is new."""
@@ -81,6 +85,7 @@ class Space:
         record = self._columns_of(record)
         columns = self.columns
         self.records += 1
+        self.counted.append(record)
         name: Any = None
         try:
             for name, value in record.items():
@@ -104,14 +109,14 @@ class Space:
                     codes.append(self.code(column, value))
                     values.append(1.0)
                 column.present += 1
-        except InputError:
-            self.uncount(record, name)
+        except BaseException:
+            self._uncount(self.counted.pop(), name)
             raise
 
-    def uncount(self, record: Any, until: Any = NEVER) -> None:
+    def _uncount(self, record: Any, until: Any = NEVER) -> None:
         """Take back that a record was counted, up to this column of it."""
         self.records -= 1
-        for name, value in self._columns_of(record).items():
+        for name, value in record.items():
             if name is until:
                 return
             column = self.columns[name]
@@ -120,8 +125,10 @@ class Space:
 
     def _columns_of(self, record: Any) -> Any:
         """A record as a dict; an id is a column."""
-        if type(record) is dict or isinstance(record, Mapping):
+        if type(record) is dict:
             return record
+        if isinstance(record, Mapping):
+            return dict(record)  # once: it may make its keys and values as they are asked for
         row = as_record(record)
         self.plain &= row is None
         return {"id": _id_of(record)} if row is None else row
@@ -160,16 +167,9 @@ class Space:
         codes: list[int] = []
         values: list[float] = []
         start = [0]
-        counted: list[Any] = []
-        try:
-            for record in records:
-                self.add(record, codes, values)
-                start.append(len(codes))
-                counted.append(record)
-        except InputError:
-            for record in counted:
-                self.uncount(record)
-            raise
+        for record in records:
+            self.add(record, codes, values)
+            start.append(len(codes))
         return Coded(np.array(start, np.int64), np.array(codes, np.int64), np.array(values, np.float64))
 
     def mark(self) -> Any:
@@ -180,6 +180,8 @@ class Space:
     def back(self, mark: Any) -> None:
         """As it was at that mark."""
         self.records, self.names, self.told, notes, known = mark
+        for column, what in self.noted[notes:]:
+            column.blank &= what != "blank"
         del self.noted[notes:]
         self.columns = {name: column for name, column in self.columns.items() if name in known}
         for name, column in self.columns.items():
@@ -187,23 +189,29 @@ class Space:
             while len(column.codes) > codes:
                 column.codes.popitem()  # the newest
 
-    def begin(self) -> tuple[int, int, bool]:
+    def begin(self) -> None:
         """A call begins, which `take_back` may undo."""
         self.noted.clear()
-        return self.records, len(self.columns), self.told
+        self.counted.clear()
+        self._began = len(self.columns), self.told
 
-    def take_back(self, records: int, columns: int, told: bool, last: Any = None) -> None:
-        """Undo the present call: what it has noted of columns, new ones, and, if it was counted, its record."""
-        if self.records > records:
-            self.uncount(last)
+    def take_back(self) -> None:
+        """Undo the records of the present call, what it has noted of columns, and new ones."""
+        while self.counted:
+            self._uncount(self.counted.pop())
         for column, what in self.noted:
             if what == "name":
                 column.codes.popitem()  # the newest
                 self.names -= 1
             else:
                 column.blank = False
-        self.noted.clear()
-        self.columns, self.told = dict(list(self.columns.items())[:columns]), told
+        columns, self.told = self._began
+        self.columns = dict(list(self.columns.items())[:columns])
+        self.begin()
+
+    def all_codes(self) -> NDArray[np.int64]:
+        """Of every name of every column."""
+        return np.array([code for column in self.columns.values() for code in column.codes.values()], np.int64)
 
     def missing(self) -> dict[str, int]:
         """Of the records so far, how many lacked each column."""
@@ -222,10 +230,10 @@ def scalar(value: Any, column: Column) -> tuple[str | None, float] | None:
         raise _refused(value, column)
     if value != value:
         return None
-    if column.category:
+    if column.category and -LARGEST < value < LARGEST:
         return text_of(value), 1.0
     if not -LARGEST < value < LARGEST:
-        raise InputError(f"column {column.name!r}: a number must be finite (and below 1e75), got {value!r}.")
+        raise InputError(f"column {column.name!r}: a number must be finite (and below 1e75), got {digits(value)}.")
     return None, float(value)
 
 
@@ -237,6 +245,15 @@ def as_record(x: Any) -> Mapping[Any, Any] | None:
     return x.to_dict() if row else None
 
 
+def digits(number: float) -> str:
+    """A number in a message; Python refuses to write those of thousands of digits."""
+    return (
+        f"one of {number.bit_length():,} bits"
+        if isinstance(number, int) and number.bit_length() > 1024
+        else repr(number)
+    )
+
+
 def text_of(number: float) -> str:
     """A number as a category: what is equal reads alike."""
     return str(int(number)) if number == number // 1 else repr(float(number))
@@ -245,11 +262,12 @@ def text_of(number: float) -> str:
 def _id_of(item: Any) -> Any:
     if isinstance(item, np.generic):
         item = item.item()
-    if isinstance(item, int) and not isinstance(item, bool):
+    if isinstance(item, int) and not isinstance(item, bool) and abs(item) < LARGEST:
         return str(item)
     if isinstance(item, str):
         return item
-    raise InputError(f"expected a dict of columns, or an id (text or a whole number), got {item!r}.")
+    told = digits(item) if isinstance(item, int) else repr(item)
+    raise InputError(f"expected a dict of columns, or an id (text or a whole number below 1e75), got {told}.")
 
 
 def _refused(value: Any, column: Column) -> InputError:

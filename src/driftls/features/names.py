@@ -119,6 +119,10 @@ class Hashing(Index):
         """No name is kept."""
         return ""
 
+    def names(self) -> list[str]:
+        """No name is kept."""
+        raise InputError("hashed features keep no names. Use a vocabulary: Features() without dim.")
+
     def listed(self) -> list[Any]:
         """No name is kept."""
         return []
@@ -189,6 +193,11 @@ class Vocabulary(Index):
             return ""
         ours, theirs = (", ".join([*some[:3], "..."]) for some in (known, names))
         return f"none of the log's features ({theirs}) is known to the policy's, which have met {ours}"
+
+    def names(self) -> list[str]:
+        """The name of each index."""
+        alone = {index: name for name, index in self.of.items()}
+        return [name if isinstance(name, str) else f"{alone[name[0]]}*{alone[name[1]]}" for name in self.listed()]
 
     def listed(self) -> list[Any]:
         """By index: a name, or the indices of the two that are crossed."""

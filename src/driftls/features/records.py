@@ -15,7 +15,7 @@ from driftls.features.base import FeatureMap, resized
 from driftls.features.columns import Space, as_record, grouped, never_seen, pairs_of
 from driftls.features.lines import candidates, visitors
 from driftls.features.names import NOBODY, Coded, Collisions, Hashing, Ints, Pool, Vocabulary, buckets
-from driftls.features.tables import coded_table, is_table
+from driftls.features.tables import coded
 from driftls.inputs import Rows
 from driftls.kernels.features import assemble
 
@@ -93,6 +93,13 @@ class Features(FeatureMap):
             code = self._index.code("constant")
             self._index.set(constant=buckets(np.array([code]), int(dim))[0] if dim is not None else code)
         self._last: tuple[Any, Any] = (None, None)  # a pool of items, and its codes
+        self._began: Any = (
+            0,
+            self._last,
+            None,
+            None,
+        )  # dim and pool before `arms`, its rows; where a table's items stood
+        self._calls = 0  # of `changing`, one within the other
         self._at: Any = None  # the items that the kernel has the addresses of
         self._index.set(groups=self._crossed, columns=self._crossed.shape[1])
         self._have_user(16)
@@ -110,11 +117,7 @@ class Features(FeatureMap):
     @property
     def names(self) -> list[str]:
         """The name of each index. Hashing keeps none."""
-        if not isinstance(self._index, Vocabulary):
-            raise InputError("hashed features keep no names. Use a vocabulary: Features() without dim.")
-        alone = {index: name for name, index in self._index.of.items()}
-        listed = self._index.listed()
-        return [name if isinstance(name, str) else f"{alone[name[0]]}*{alone[name[1]]}" for name in listed]
+        return self._index.names()
 
     @property
     def missing(self) -> dict[str, int]:
@@ -124,11 +127,7 @@ class Features(FeatureMap):
     @property
     def collisions(self) -> Collisions:
         """How many names share an index with another: of those seen, and of all crosses between them."""
-        users, items = (
-            np.array([code for column in space.columns.values() for code in column.codes.values()], np.int64)
-            for space in (self._users, self._items)
-        )
-        return self._index.collisions(users, items, self._crossed)
+        return self._index.collisions(self._users.all_codes(), self._items.all_codes(), self._crossed)
 
     def __repr__(self) -> str:
         told = f"cross={list(self.cross)!r}, categories={list(self.categories)!r}, constant={self.constant!r}"
@@ -144,8 +143,7 @@ class Features(FeatureMap):
 
     def user(self, user: Any) -> Rows:
         """The row of one user, for one model an arm; or of one record, for a regression."""
-        rows: Rows = self.arms(user, NOBODY)
-        return rows
+        return self.arms(user, NOBODY)  # type: ignore[no-any-return]
 
     def arms(self, user: Any, items: Any = None) -> Any:
         """The arms of a user (a dict) and items (a list of dicts or ids, a table, or a `pool`), a row for each item.
@@ -163,16 +161,15 @@ class Features(FeatureMap):
                 f"got {user!r} and {items!r}."
             )
         with self._lock:
-            codes: list[int] = []
-            values: list[float] = []
-            size, users, known = self.dim, self._users.begin(), self._items.begin()
+            codes, values = list[int](), list[float]()
+            self._began = self.dim, self._last, None, None
+            self._users.begin()
+            self._items.begin()
             try:
                 self._users.add(record, codes, values)
                 pool = self._pool(items)
-            except InputError:
-                self._cut(size)
-                self._users.take_back(*users, record)
-                self._items.take_back(*known)
+            except BaseException:
+                self._undo()
                 raise
             n, count = len(codes), len(pool.items)
             if n > self._user_code.size:
@@ -186,12 +183,26 @@ class Features(FeatureMap):
             rows = self._assembled(count, most, longest)
             if self._asked is not None:
                 return resized(rows, self._asked)
+            self._began = (*self._began[:2], rows, self._began[3])
             self._tell(count)
             return rows
 
+    def take_back(self, rows: Rows) -> None:
+        """These rows, the last that `arms` made, are refused: nothing is kept of them."""
+        with self._lock:
+            if self._began[2] is rows:
+                self._undo()
+
+    def _undo(self) -> None:
+        size, self._last, _, items = self._began
+        self._cut(size)
+        self._users.take_back()
+        self._items.take_back() if items is None else self._items.back(items)  # of a table, counted by columns
+        self._began = (*self._began[:2], None, None)
+
     def pool(self, items: Any) -> Pool:
         """Items whose codes are looked up once, for `arms` of these features."""
-        with self._changing():
+        with self.changing():
             return self._pool(items)
 
     def _pool(self, items: Any) -> Pool:
@@ -200,8 +211,8 @@ class Features(FeatureMap):
                 raise InputError("expected a pool of these features, got another. Make one: features.pool(items).")
             return items
         if type(items) is not list:
-            with self._changing():
-                return Pool(self._coded(self._items, items), self._token)
+            self._began = (*self._began[:3], self._items.mark())
+            return Pool(coded(self._items, items), self._token)
         try:
             if items == self._last[0]:  # pools come again, and to compare costs less than to look up
                 return self._last[1]  # type: ignore[no-any-return]
@@ -228,14 +239,14 @@ class Features(FeatureMap):
         if not hasattr(block, "user_index"):
             told = f"rows are made of a block of a log, got {type(block).__name__}"
             raise InputError(f"{told}. Of dicts: table(X), user(x), or arms(user, items).")
-        with self._changing():
+        with self.changing():
             users, items = visitors(self._users, block), candidates(self._items, block)
             lines = np.repeat(np.arange(len(block)), np.diff(block.pool_start)[block.pool])
             return self._rows(users, items, np.stack([lines, block.candidates])).tocsr()
 
     def users(self, block: Block) -> Any:
         """The visitor's row of each line, for one model an article."""
-        with self._changing():
+        with self.changing():
             pairs = np.stack([np.arange(len(block)), np.zeros(len(block), np.int64)])
             return self._rows(visitors(self._users, block), NOBODY.items, pairs).tocsr()
 
@@ -244,9 +255,9 @@ class Features(FeatureMap):
         return self._index.strange(np.unique(block.user_index).astype(str).tolist())
 
     def _many(self, users: Any, items: Any, *, every: bool) -> Rows:
-        with self._changing():
-            one = self._coded(self._users, users)
-            other = NOBODY.items if items is None else self._coded(self._items, items)
+        with self.changing():
+            one = coded(self._users, users)
+            other = NOBODY.items if items is None else coded(self._items, items)
             n, k = len(one), len(other)
             if not every and items is not None and n != k:
                 raise InputError(f"expected an item for each user, got {n} and {k}. Use rounds for all pairs.")
@@ -255,13 +266,6 @@ class Features(FeatureMap):
             else:
                 pairs = np.arange(n) * np.array([[1], [items is not None]])
             return self._rows(one, other, pairs)
-
-    def _coded(self, space: Space, records: Any) -> Coded:
-        if is_table(records) or isinstance(records, Mapping):
-            return coded_table(space, records)
-        if isinstance(records, str | bytes) or not isinstance(records, Iterable):
-            raise InputError(f"expected a table or a list of dicts, got {records!r}.")
-        return space.coded(records)
 
     def _rows(self, users: Coded, items: Coded, pairs: Ints) -> Rows:
         """The rows of these pairs of a user and an item."""
@@ -323,15 +327,17 @@ class Features(FeatureMap):
         self._index.set(order=np.zeros(longest, np.int64), raw=np.zeros(longest))
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def changing(self) -> Iterator[None]:
         """One thread at a time; what is refused changes nothing."""
         with self._lock:
-            mark = self._mark()
+            mark, self._calls = self._mark(), self._calls + 1
             try:
                 yield
-            except InputError:
+            except BaseException:
                 self._back(*mark)
                 raise
+            finally:
+                self._calls -= 1
 
     @contextmanager
     def asking(self, dim: int) -> Iterator[None]:
@@ -344,21 +350,24 @@ class Features(FeatureMap):
                 self._asked = None
                 self._back(*mark)
 
-    def _mark(self) -> tuple[int, Any, Any]:
-        return self.dim, self._users.mark(), self._items.mark()
+    def _mark(self) -> tuple[Any, ...]:
+        for space in () if self._calls else (self._users, self._items):
+            space.begin()  # what an earlier call has noted stays
+        return self.dim, self._users.mark(), self._items.mark(), self._last
 
-    def _back(self, size: int, users: Any, items: Any) -> None:
+    def _back(self, size: int, users: Any, items: Any, last: Any) -> None:
         """As all was at that mark."""
         self._cut(size)
         self._users.back(users)
         self._items.back(items)
+        self._last, self._at = last, None
 
     def _cut(self, size: int) -> None:
         """Names from this index on are not known any more, and nothing is to be said of them."""
         self._untold.clear()
+        self._at = None
         if self.dim > size:
             self._index.cut(size)
-            self._last, self._at = (None, None), None
 
     def _forget(self) -> None:
         for space in (self._users, self._items):

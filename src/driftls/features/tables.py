@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,15 @@ def is_records(x: Any) -> bool:
     if isinstance(x, list | tuple):
         return len(x) > 0 and as_record(x[0]) is not None
     return isinstance(x, Mapping) or is_table(x)
+
+
+def coded(space: Space, records: Any) -> Coded:
+    """The rows of a table, or of a list of dicts."""
+    if is_table(records) or isinstance(records, Mapping):
+        return coded_table(space, records)
+    if isinstance(records, str | bytes) or not isinstance(records, Iterable):
+        raise InputError(f"expected a table or a list of dicts, got {records!r}.")
+    return space.coded(records)
 
 
 def coded_table(space: Space, table: Any) -> Coded:

@@ -22,12 +22,13 @@ def record(integers: str, reals: str = "") -> np.dtype[Any]:
 # start[i] <= p < stop[i] <= room. Crossed (arms > 0): row i is the user of line i // arms, moved by shifts[i % arms]
 # features, and, if shared, in front of that unmoved; features is how many a user has, behind which there may be a constant
 # (behind 1) that no arm moves. slots: of arms that recur. units: of the features, or 0; scratch: room for standardised rows;
-# source: a caller's rows, while they are copied; their indices may be long, of 64 bits.
+# source: a caller's rows, while they are copied; their indices may be long, of 64 bits. constant: whether each row of the
+# stage has a model's constant as its last feature.
 ROWS = record(
     """
     address sparse dim count values indices start stop y room slots
     shifts arms shared features behind
-    units scratch source long long_indices
+    units scratch source long long_indices constant
     """
 )
 

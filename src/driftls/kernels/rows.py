@@ -111,8 +111,9 @@ def index_fault(rows: Any, i: int, dim: int) -> int:
         falls += 1 if at[p] <= at[p - 1] else 0
     if n == 0 or (falls == 0 and at[0] >= 0 and at[n - 1] < dim):
         return 0
-    for p in range(n):
-        if at[p] < 0 or at[p] >= dim:
+    own = n - (1 if rows.behind == 0 and at[n - 1] == dim - 1 and rows.constant != 0 else 0)
+    for p in range(own):  # the index of a model's constant is none that a row may have
+        if at[p] < 0 or at[p] >= dim - (n - own):
             return BAD_INDEX
     return UNSORTED
 

@@ -23,7 +23,7 @@ GROWN = (
 )
 # on these, so that rounding does not decide
 PATIENCE = 1.19  # of n: how much longer a look waits that is asked for by a rare feature, of which there may be many
-CONSTANT = 1e-6  # of the mean square: less spread is none
+CONSTANT = 1e-11  # of the mean square: less spread is what rounding leaves of sums of squares
 LEAP = 3.0  # of a unit at a look, up to which coefficients are taken along
 FEW = 10.0  # rows with a feature, until when nothing is foretold beyond the sizes that it had
 
@@ -39,10 +39,16 @@ def ask_soon(u: Any, count: float) -> None:
 
 
 @inner
+def known_share(n: float) -> float:
+    """How far the mean of n rows is believed: 1 - 2^-n. After one row half of its size is taken for spread, soon none"""
+    return 1.0 - 0.5 ** min(n, 64.0)
+
+
+@inner
 def has_grown(u: Any, j: int, count: float, squares: float, sums: float, n: float) -> bool:
     """Whether the feature at place j would get a larger unit at a look after n rows, by its count and sums"""
     square, mean = squares / count, sums / n if u.centred != 0 else 0.0
-    return (square - mean * mean * (n / (n + 1.0))) * reals(u.unit)[j] ** 2 > GROWN
+    return (square - mean * mean * known_share(n)) * reals(u.unit)[j] ** 2 > GROWN
 
 
 @inner
@@ -216,7 +222,7 @@ def next_units(u: Any, i: int, n: int) -> float:
         reals(u.fresh + 24 * n),
         reals(u.fresh + 32 * n),
     )
-    moved = 0.0
+    moved, share = 0.0, known_share(u.n)
     for p in range(n):
         k = (p if u.known == 0 else integers(u.known)[p]) * u.every
         count, old, old_mean = reals(u.count)[k], reals(u.unit)[k], reals(u.means)[k] if u.centred != 0 else 0.0
@@ -226,7 +232,7 @@ def next_units(u: Any, i: int, n: int) -> float:
             spread = square
             if u.centred != 0:
                 mean[p] = reals(u.sums)[k] / u.n
-                spread = square - mean[p] * mean[p] * (u.n / (u.n + 1.0))
+                spread = square - mean[p] * mean[p] * share
                 spread = spread if spread > CONSTANT * square else square
             unit[p] = 1.0 / np.sqrt(spread)
             reals(u.limit)[k] = max(reals(u.limit)[k], JUMP * square)

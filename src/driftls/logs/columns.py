@@ -122,7 +122,10 @@ def all_or_none(name: str, parts: list[Any]) -> bool:
 
 def shortened(value: object) -> str:
     """What a value looks like, in a message."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        text = type(value).__name__
     return text if len(text) <= 60 else f"{text[:60]} ..."
 
 

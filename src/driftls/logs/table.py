@@ -4,21 +4,42 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from driftls.errors import InputError, LogFormatError, MissingFileError, missing_extra
-from driftls.logs.columns import as_objects
+from driftls.logs.columns import as_objects, shortened
 from driftls.logs.events import Block
 from driftls.logs.log import Log
+
+BOM = b"\xef\xbb\xbf"
 
 __all__ = ["TableLog", "read_table"]
 
 
 class TableLog(Log):
-    """The decisions of a table; see `read_table`."""
+    """The decisions of a table, or of a list of dicts, one a row.
+
+    Parameters
+    ----------
+    source : table of pandas, polars or Arrow, list of dicts, or path
+        A path is that of a CSV file, or of one with a JSON object a line (`.json`, `.jsonl`); with `.gz`, compressed.
+    shown, reward : str
+        The columns of what was shown (its id, text or a number), and of what it brought.
+    propensity : str, optional
+        The column of the probability with which it was shown.
+    arms : list of ids, or str, optional
+        What could be shown: the same in every row, or a column with a list of ids; by default whatever was ever shown.
+    items : dict, optional
+        Of an id, the item's columns: ``{"a": {"colour": "red"}}``, for one model that items share.
+    visitor : list of str, optional
+        The visitor's columns; by default all others.
+    on_error, block
+        As for `read`.
+    """
 
     format = "table"
 
@@ -46,6 +67,8 @@ class TableLog(Log):
         names, listed = _names(self._table), visitor is None or isinstance(visitor, list | tuple)
         if not listed or not all(isinstance(name, str | int) for name in [*own, *(visitor or ())]):
             raise InputError(f"expected names of columns, got {[*own, visitor]!r}. visitor= is a list of them.")
+        if len(set(names)) < len(names):
+            raise InputError(f"{self.path or 'the table'}: expected columns of different names, got {names!r}.")
         if unknown := [name for name in [*own, *(visitor or ())] if name not in names]:
             told = f"expected columns {', '.join(map(repr, unknown))}, got {', '.join(map(repr, names))}"
             raise InputError(f"{self.path or 'the table'}: {told}. Say which column is which: shown=, reward=, ...")
@@ -109,7 +132,10 @@ class TableLog(Log):
         try:
             pool = self._pool
             if pool is None:
-                listed = [_plain(id) for id in row[self.arms]]
+                listed = _plain(row[self.arms])
+                if not isinstance(listed, list | tuple):
+                    raise ValueError(f"{self.arms!r} to be a list of ids, got {shortened(listed)}")
+                listed = [_plain(id) for id in listed]
                 if not listed or not all(map(_is_id, listed)) or len(set(listed)) < len(listed):
                     raise ValueError(f"{self.arms!r} to be a list of ids, none of them twice, got {listed!r}")
                 pool = [self._number_of(id) for id in listed]
@@ -132,24 +158,7 @@ def read_table(source: Any, **columns: Any) -> TableLog:
     """Read a log of one's own: a table, or a list of dicts, with a row for each decision.
 
     Its visitors are dicts, as `policy.choose(user, ids=...)` takes them: replay it with policies that have
-    `features=Features(...)`.
-
-    Parameters
-    ----------
-    source : table of pandas, polars or Arrow, list of dicts, or path
-        A path is that of a CSV file, or of one with a JSON object a line (`.json`, `.jsonl`); with `.gz`, compressed.
-    shown, reward : str
-        The columns of what was shown (its id, text or a number), and of what it brought.
-    propensity : str, optional
-        The column of the probability with which it was shown.
-    arms : list of ids, or str, optional
-        What could be shown: the same in every row, or a column with a list of ids; by default whatever was ever shown.
-    items : dict, optional
-        Of an id, the item's columns: ``{"a": {"colour": "red"}}``, for one model that items share.
-    visitor : list of str, optional
-        The visitor's columns; by default all others.
-    on_error, block
-        As for `read`.
+    `features=Features(...)`. Settings are those of `TableLog`.
 
     Examples
     --------
@@ -176,7 +185,7 @@ def _opened(source: Any) -> tuple[str, Any]:
             raise MissingFileError(f"{path}: expected a table, got no such file. Check the path.")
         return path, _file(path)
     if hasattr(source, "columns") or hasattr(source, "column_names"):
-        return "", source
+        return "", source.collect() if hasattr(source, "collect") else source  # a lazy one of polars
     rows = list(source) if hasattr(source, "__iter__") else [source]
     for row in rows:
         if not isinstance(row, Mapping):
@@ -192,13 +201,20 @@ def _file(path: str) -> Any:
                 import msgspec
 
                 decode = msgspec.json.Decoder(dict[str, Any]).decode
-                return [decode(line) for line in file if line.strip()]
+                lines = (line.removeprefix(BOM) for line in file)
+                return [decode(line) for line in lines if line.strip()]
             try:
                 from pyarrow import csv
             except ImportError:
                 raise missing_extra("pyarrow", "logs", "CSV files") from None
             return csv.read_csv(file)
-        except (OSError, EOFError, ValueError) as error:  # what pyarrow and msgspec raise are such, too
+        except (
+            OSError,
+            EOFError,
+            ValueError,
+            RecursionError,
+            zlib.error,
+        ) as error:  # pyarrow's and msgspec's are such, too
             raise LogFormatError(
                 f"{path}: expected CSV, or a JSON object a line, got {error}. Check the file."
             ) from None
@@ -239,8 +255,8 @@ def _is_id(value: Any) -> bool:
 def _number(value: Any, name: Any) -> float:
     try:
         number = float(value) if not isinstance(value, str) else float("nan")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not abs(number) < 1e75:
-        raise ValueError(f"{name!r} to be a finite number, got {value!r}")
+        raise ValueError(f"{name!r} to be a finite number, got {shortened(value)}")
     return number

@@ -10,6 +10,8 @@ import numpy as np
 
 from driftls.errors import CorruptFileError, InputError, SettingsError
 
+MOST_BITS = 1024  # of a whole number that is an id
+
 
 class ArmIndex:
     """Ids of arms and their slots, in the order in which they were last offered; every operation is O(1) an id.
@@ -87,17 +89,24 @@ class ArmIndex:
 
 def plain_id(name: Any) -> Hashable:
     """An id or key that can be found again, and that a file can keep."""
+    if type(name) is str:
+        return name
     if isinstance(name, np.generic):
         name = name.item()
-    try:
-        hash(name)
-    except TypeError:
+    if type(name) is tuple:
+        return tuple(map(plain_id, name))
+    if not (name is None or isinstance(name, str | int | float)):
+        kind = type(name).__name__
         raise InputError(
-            f"an id or key must be text, a number or a tuple of them, got {type(name).__name__}."
-        ) from None
+            f"an id or key must be text, a number or a tuple of them, got a {kind}. Pass str(it), if it has one."
+        )
     if name != name:
         raise InputError("an id or key must be equal to itself, got NaN.")
-    return name  # type: ignore[no-any-return]
+    if isinstance(name, int) and name.bit_length() > MOST_BITS:
+        raise InputError(
+            f"an id or key must be a number of at most {MOST_BITS} bits, got one of {name.bit_length():,}."
+        )
+    return name
 
 
 def plain_ids(ids: Any) -> list[Hashable]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,20 @@ def is_items(x: Any) -> bool:
     from driftls.features import Pool, is_records
 
     return isinstance(x, Pool) or is_records(x)
+
+
+def is_user(x: Any) -> bool:
+    """Whether this is the dict of one user, or item; a sparse matrix may be a dict of its entries."""
+    return isinstance(x, Mapping) and not sp.issparse(x)
+
+
+def some_rows(rows: Any, first: int, count: int) -> Any:
+    """So many of these rows."""
+    if isinstance(rows, np.ndarray):
+        return rows[first : first + count]
+    start = np.asarray(rows.start)[first : first + count + 1].astype(np.int64)
+    part = slice(int(start[0]), int(start[-1]))
+    return Rows(rows.indices[part], rows.values[part], start - start[0], rows.dim)
 
 
 def as_block(x: Any, called: str = "an arm") -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from driftls.history import Mapped
 from driftls.inputs import as_rows
 from driftls.persistence import group, whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
-from driftls.policies.arms import OPEN_END, as_block, check_parts, first_dim, is_items, look_at, position_of
+from driftls.policies.arms import OPEN_END, as_block, check_parts, first_dim, is_items, is_user, look_at, position_of
 from driftls.policies.files import by_number, seeds_header, seeds_of, tracker_of, width_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
@@ -162,7 +162,7 @@ class DisjointLinUCB(Policy):
         """A user as a row: a dict by the policy's features."""
         if type(user) is tuple or type(user) is np.ndarray:
             return user
-        if isinstance(user, Mapping) or (self.features is not None and as_record(user) is not None):
+        if is_user(user) or (self.features is not None and as_record(user) is not None):
             return self._made(user)
         return self._fitting(user) if self._is_made(user) else user
 

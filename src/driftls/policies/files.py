@@ -1,4 +1,4 @@
-"""The parts that a policy is made of, from its file, which may say anything."""
+"""What every policy writes to a file, and the parts that it is made of, from a file that may say anything."""
 
 from __future__ import annotations
 
@@ -10,9 +10,21 @@ import driftls.trackers
 from driftls.draws import GENERATORS
 from driftls.errors import CorruptFileError
 from driftls.persistence import whole
+from driftls.policies.models import Models
 from driftls.state import refuse
 from driftls.trackers import Tracker
 from driftls.widths import KINDS, Width
+
+
+def common_snapshot(policy: Any, models: Models) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of what every policy has, but for its models."""
+    header, arrays = models.snapshot()
+    (keys, rows), sigmas, width, features = policy.keys.snapshot(), policy.sigmas, policy.width, policy.features
+    header |= {"class": type(policy).__name__, "dim": policy.dim, "keys": keys, "frozen": policy.frozen}
+    header["width"] = {"kind": type(width).__name__, **width.settings()}
+    header["weights"] = {"kappa": None if sigmas else policy.kappa, "sigmas": sigmas, "epsilon": policy.epsilon}
+    header["features"] = None if features is None else features.to_header()
+    return header, arrays | {f"keys.{name}": array for name, array in rows.items()}
 
 
 def tracker_of(header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Tracker:

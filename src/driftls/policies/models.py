@@ -215,8 +215,8 @@ class Models:
             raise self.fault(int(-code))
         return np.sqrt(np.maximum(self.scores[:count], 0.0))
 
-    def learn(self, row: int, slot: int, position: int, reward: float) -> None:
-        """Learn one row of the stage with its reward; `position` is that of its arm in the pool, or -1."""
+    def learn(self, row: int, slot: int, position: int, reward: float, arm: int = 0) -> None:
+        """Learn one row of the stage with its reward; `position` is that of its arm in the pool, or -1; `arm` for errors."""
         self.stage.reward[row] = reward
         self._position[0] = position
         while status := kernels.learn_row.run(self.frame.pointer, row, slot):
@@ -228,6 +228,7 @@ class Models:
                 self._attend()
                 break
             else:
+                self.frame["fault_row"] = arm
                 raise self.fault(int(status))
         if self.units is not None and self.units.asked:
             self._look()

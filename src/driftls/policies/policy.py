@@ -6,20 +6,31 @@ import copy
 import threading
 from abc import abstractmethod
 from collections.abc import Hashable
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import Seed
-from driftls.errors import InputError, SettingsError
+from driftls.errors import DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap, resized
 from driftls.features import from_header as features_of
 from driftls.inputs import Rows, is_sparse, sparse_rows
 from driftls.persistence import Saveable, group
 from driftls.policies.arm_index import plain_id
-from driftls.policies.arms import allowed_arms, check_weights, look_at, plain_rows, position_of, reward_of, rewards_of
+from driftls.policies.arms import (
+    allowed_arms,
+    check_weights,
+    look_at,
+    plain_rows,
+    position_of,
+    reward_of,
+    rewards_of,
+    some_rows,
+)
 from driftls.policies.evidence import Strength
+from driftls.policies.files import common_snapshot
 from driftls.policies.keys import Keys, row_of, waiting_of
 from driftls.policies.models import Models
 from driftls.policies.questions import Questions
@@ -55,9 +66,9 @@ class Policy(Saveable):
         self._models = Models(dim, width, seed, disjoint=self.disjoint)
         self.frame = self._models.frame
         self.frame.set(kappa=0.0 if kappa is None else kappa, sigmas=sigmas if kappa is None else 0.0, epsilon=epsilon)
-        self.keys, self.questions = Keys(), Questions()
+        self.keys, self.questions, self.frozen = Keys(), Questions(), False
         self.features = features  # how arms are made of events or records; saved with the policy
-        self.frozen = False
+        self._made_rows: Any = None  # by the features, in the present call
 
     # -- settings ------------------------------------------------------------------------------------------------
 
@@ -134,10 +145,15 @@ class Policy(Saveable):
                 key = self.keys.new(key)
             if allowed is not None and hasattr(items, "__len__"):
                 allowed_arms(allowed, len(items))  # before a vocabulary grows
-            rows, count, names = self._round(arms, items, ids)
-            mask = None if allowed is None else allowed_arms(allowed, count)
-            self._take(rows, count, names)
-            chosen = self._models.choose(count, mask, frozen=self.frozen)
+            self._made_rows = None
+            try:
+                rows, count, names = self._round(arms, items, ids)
+                mask = None if allowed is None else allowed_arms(allowed, count)
+                self._take(rows, count, names)
+                chosen = self._models.choose(count, mask, frozen=self.frozen)
+            except DriftlsError:
+                self._refused()
+                raise
             if key is not None:
                 name = () if names is None else (names[chosen],)
                 self.keys.waiting[key] = waiting_of(*self._row_of(rows, chosen), name)
@@ -173,11 +189,17 @@ class Policy(Saveable):
                 raise InputError(f"learn needs {example}, or learn(reward=..., key=key).")
             if arm is not None and hasattr(items, "__len__"):
                 position_of(arm, len(items))  # before a vocabulary grows
-            rows, count, names = self._round(arms, items, ids, learn=True, arm=arm)
-            if arm is None and count != 1:
-                raise InputError(f"{count} arms and one reward: say which of them it belongs to, with arm=.")
-            k = 0 if arm is None else position_of(arm, count)
-            self._learn(rows, k, () if names is None else (names[k],), value)
+            self._made_rows, before = None, self.frame["learned"]
+            try:
+                rows, count, names = self._round(arms, items, ids, learn=True, arm=arm)
+                if arm is None and count != 1:
+                    raise InputError(f"{count} arms and one reward: say which of them it belongs to, with arm=.")
+                k = 0 if arm is None else position_of(arm, count)
+                self._learn(rows, k, () if names is None else (names[k],), value)
+            except DriftlsError:
+                if self.frame["learned"] == before:  # a row after which the error runs away was learned
+                    self._refused()
+                raise
 
     def remember(self, key: Hashable, x: Any, name: Hashable = None) -> None:
         """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
@@ -215,7 +237,7 @@ class Policy(Saveable):
         rounds : int, optional
             Where neither rewards nor ids tell.
         """
-        with self.lock:
+        with self.lock, nullcontext() if self.features is None else self.features.changing():
             rows, count, names, first = self._many(arms, items, ids, rewards, rounds)
             if first.size == 0:
                 return np.zeros(0, dtype=np.int64)
@@ -227,9 +249,10 @@ class Policy(Saveable):
                 return chosen
             if rewards is not None:
                 self._must_learn()
-            rows = plain_rows(rows, self.dim)
-            rows, lines = rows if isinstance(rows, np.ndarray) else rows.tocsr(), 1 if self.disjoint else count
-            return np.array([self.choose(rows[at : at + lines], ids=names) for at in first.tolist()], dtype=np.int64)
+            rows, lines = plain_rows(rows, self.dim), 1 if self.disjoint else count
+            look_at(rows, "the user" if self.disjoint else "arm")
+            choices = (self.choose(some_rows(rows, at, lines), ids=names) for at in first.tolist())
+            return np.fromiter(choices, np.int64, first.size)
 
     def choose_many(self, arms: Any, items: Any = None, *, ids: Any = None, rounds: Any = None) -> NDArray[np.int64]:
         """The choices of many rounds (for one model an arm, or with items: of many users), as `choose` makes them."""
@@ -306,12 +329,19 @@ class Policy(Saveable):
         features: Any = self.features
         if not hasattr(features, "user") or not hasattr(features, "pool"):
             raise InputError(f"dicts and items need features: {type(self).__name__}(features=Features(...)).")
-        return self._fitting(features.user(user) if items is None else features.arms(user, items))
+        self._made_rows = made = features.user(user) if items is None else features.arms(user, items)
+        return self._fitting(made)
+
+    def _refused(self) -> None:
+        """A call is refused after its rows were made: names that were new to it are forgotten, and counts taken back."""
+        if self._made_rows is not None and self.features is not None:
+            self.features.take_back(self._made_rows)
 
     def _fitting(self, rows: Any) -> Any:
         """Rows that the policy's features made, as long as its models; which grow with a vocabulary."""
-        rows = rows if type(rows) is Rows else sparse_rows(rows, "arms")
+        rows = rows if type(rows) is Rows and rows.plain() else sparse_rows(rows, "arms")
         if rows.dim > self.dim and not self.questions.under_way:
+            look_at(rows)  # which may be refused, and then nothing grows
             self.grow(max(rows.dim, 2 * self.dim))  # by a factor: what is copied stays in proportion
         return resized(rows, self.dim)
 
@@ -351,18 +381,7 @@ class Policy(Saveable):
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same policy."""
         with self.lock:
-            header, arrays = self._models.snapshot()
-            (keys, rows), sigmas = self.keys.snapshot(), self.sigmas
-            header |= {
-                "class": type(self).__name__,
-                "dim": self.dim,
-                "width": {"kind": type(self.width).__name__, **self.width.settings()},
-                "weights": {"kappa": None if sigmas else self.kappa, "sigmas": sigmas, "epsilon": self.epsilon},
-                "keys": keys,
-                "features": None if self.features is None else self.features.to_header(),
-                "frozen": self.frozen,
-            }
-            arrays |= {f"keys.{name}": array for name, array in rows.items()}
+            header, arrays = common_snapshot(self, self._models)
             self._snapshot_models(header, arrays)
         return header, arrays
 

@@ -91,7 +91,7 @@ def load(path: str | os.PathLike[str]) -> Policy:
     kinds: dict[str, type[Policy]] = {
         kind.__name__: kind for kind in (DisjointLinUCB, Greedy, LinTS, LinUCB, SharedPolicy, Random)
     }
-    if header.get("class") not in kinds:
+    if not isinstance(header.get("class"), str) or header["class"] not in kinds:
         told = f"{path}: expected a policy ({', '.join(kinds)}), got a {header.get('class')}"
         raise FileFormatError(f"{told}. A tracker is loaded by its class: {header.get('class')}.load(path).")
     with persistence.reading(path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +23,7 @@ from driftls.policies.arms import (
     check_parts,
     ids_of,
     is_items,
+    is_user,
     look_at,
     one_arm,
     plain_rows,
@@ -117,16 +118,18 @@ class SharedPolicy(Policy):
             return copy.deepcopy(rows)
 
     def _round(self, arms: Any, items: Any, ids: Any, *, learn: bool = False, arm: Any = None) -> tuple[Any, int, Any]:
-        if items is not None or self.features is not None or isinstance(arms, dict):
+        names = ids_of(ids, len(items)) if ids is not None and hasattr(items, "__len__") else None
+        if items is not None or self.features is not None or is_user(arms):
             arms = self._arms_of(arms, items)
         rows, count = arm_rows(as_block(arms) if learn and arm is None else arms, self._features_of(arms))
-        return rows, count, None if ids is None else ids_of(ids, count)
+        return rows, count, names if ids is None or names is not None else ids_of(ids, count)
 
     def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
         if items is not None:
             features: Any = self.features
             if not hasattr(features, "rounds"):
                 raise InputError("users and items need features: build the policy with features=Features(...).")
+            arms = list(arms) if isinstance(arms, Iterator) else arms
             made = features.rounds(arms, items)
             rounds = None if rewards is not None else len(arms)
             arms = self._fitting(made)
@@ -141,7 +144,7 @@ class SharedPolicy(Policy):
         """Arms, made by the policy's features where they are those of a user and items."""
         if items is not None:
             return self._made(arms, items)
-        if isinstance(arms, dict):
+        if is_user(arms):
             raise InputError(
                 "a user alone, but no items: choose(user, items), learn(user, reward, items=items, arm=k)."
             )
@@ -219,6 +222,7 @@ class SharedPolicy(Policy):
         if first:
             self._begin(rows, recurring=bool(name))
         try:
+            arm = k
             if isinstance(rows, CrossedArms) and self._crossed.can(rows):
                 self._crossed.take(rows, models.stage)
             else:
@@ -230,7 +234,7 @@ class SharedPolicy(Policy):
             if name and self.width.keeps_arms:
                 slot = self._arm_slots.index.slot_of.get(name[0], -1)
                 slot = slot if slot >= 0 and self._arm_slots.same(k, slot) else -1
-            models.learn(k, slot, 0, reward)
+            models.learn(k, slot, 0, reward, arm)
         except DriftlsError:
             if first and not len(self.tracker):  # a refused row decides nothing: the next may be of the other kind
                 models.clear()

@@ -181,7 +181,8 @@ class Tracker(Machine):
                 self.refresh()
                 self._foretell(1)
                 return self._answer[0]
-            if not is_pair(X) and not is_sparse(X):
+            pairs = type(X) is list and bool(X) and all(map(is_pair, X))
+            if not pairs and not is_pair(X) and not is_sparse(X):
                 X = as_numbers(X, "X must be a matrix")
             one = type(X) is Rows and len(X.start) == 2  # as `Features.user` makes it
             single = one or is_pair(X) or getattr(X, "ndim", 2) == 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FIRST, FACTOR = 1_000, 10  # rows after which it is asked, and how many times as many until the next time
 GOOD = 0.5  # of the variance of y: a smaller error is not looked into
 LEARNED, MARGIN = 0.5, 0.25  # of what the rows allow, and of the variance of y: less is not worth a warning
-SAMPLE, ROUNDS = 2_000, 30  # rows of the probe, and its steps
+FEWEST, SAMPLE, ROUNDS = 20, 2_000, 30  # rows that are held, rows of the probe, and its steps
 ALIKE = 30.0  # sizes of features, largest over median, that a scheme in raw units copes with
 
 
@@ -72,13 +72,13 @@ def look(tracker: Machine, error2: float, baseline2: float) -> tuple[str, bool]:
     if error2 <= GOOD * baseline2:
         return "it learns", False
     history = tracker.history
-    if not len(history):
+    if len(history) < FEWEST:  # of which half could say nothing of the others
         if error2 > 2.0 * baseline2:
             if not (tracker.scale and tracker.intercept):
                 return "worse than predicting the mean. Build it with scale=True, intercept=True", True
             return "worse than predicting the mean. Use SAGA, which takes account of features that come together", True
         better = "better" if error2 < baseline2 else "no better"
-        return f"{better} than predicting the mean; without a history, nobody knows what its rows allow", False
+        return f"{better} than predicting the mean; without rows that are kept, nobody knows what they allow", False
     X, y = history.matrix(max(0, len(history) - SAMPLE))
     share, sizes = possible(X, y)
     if share > 1.0 and not tracker.intercept and y.mean() ** 2 > MARGIN * y.var():
@@ -109,7 +109,8 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
         X = type(X)((data, place, X.indptr), shape=(len(y), max(int(used.sum()), 1)))
     theta = solved(X[0::2], y[0::2])
     left, around = y[1::2] - X[1::2] @ theta, y[1::2] - y[0::2].mean()
-    return float(left @ left) / max(float(around @ around), 1e-300), sizes
+    total = float(around @ around)
+    return float(left @ left) / total if total > 0.0 else 1.0, sizes
 
 
 def solved(X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
