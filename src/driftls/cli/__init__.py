@@ -48,7 +48,7 @@ def run(arguments: list[str] | None = None) -> None:
     except (SettingsError, MissingExtraError, StorageError) as error:
         _fail(str(error), 2)
     except DriftlsError as error:
-        _fail(str(error), 3)
+        _fail(str(error).replace('on_error="skip"', "--on-error skip"), 3)  # as an option is given here
     except OSError as error:
         _fail(str(storage_error(error)), 2)
     except MemoryError as error:
