@@ -159,6 +159,15 @@ def test_a_broken_row_is_named_or_counted(change):
     assert (log.counts.lines, log.counts.skipped) == (10, 1)
 
 
+def test_one_cell_that_is_no_number_breaks_its_own_row_alone(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "events.csv"
+    path.write_text("city,offer,click\nOslo,a,1\nOslo,b,x\nRome,b,0.5\n")
+    log = read_table(path, shown="offer", reward="click", on_error="skip")
+    assert [event.reward for event in log] == [1.0, 0.5]
+    assert (log.counts.skipped, log.counts.lines) == (1, 3)
+
+
 def test_what_is_no_table_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "bad.jsonl").write_bytes(b'{"offer": "a", "cl')
     (tmp_path / "bad.csv").write_bytes(b"offer,click\na,1\nb\n")

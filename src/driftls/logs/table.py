@@ -254,7 +254,7 @@ def _is_id(value: Any) -> bool:
 
 def _number(value: Any, name: Any) -> float:
     try:
-        number = float(value) if not isinstance(value, str) else float("nan")
+        number = float(value)  # also of text: one cell that is no number makes a column of CSV text
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not abs(number) < 1e75:
