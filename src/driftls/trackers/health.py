@@ -78,7 +78,8 @@ def look(tracker: Machine, error2: float, baseline2: float) -> tuple[str, bool]:
                 return "worse than predicting the mean. Build it with scale=True, intercept=True", True
             return "worse than predicting the mean. Use SAGA, which takes account of features that come together", True
         better = "better" if error2 < baseline2 else "no better"
-        return f"{better} than predicting the mean; without rows that are kept, nobody knows what they allow", False
+        kept = f"of {len(history)} rows that are kept" if len(history) else "without a history"
+        return f"{better} than predicting the mean; {kept}, nobody knows what its rows allow", False
     X, y = history.matrix(max(0, len(history) - SAMPLE))
     share, sizes = possible(X, y)
     if share > 1.0 and not tracker.intercept and y.mean() ** 2 > MARGIN * y.var():
