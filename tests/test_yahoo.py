@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftls.errors import CorruptFileError, SettingsError, TruncatedFileError
-from driftls.logs import Block, Counts, Event, LogFormatError, parser, read, synthetic_day, yahoo
+from driftls.kernels import yahoo as kernels
+from driftls.logs import Block, Counts, Event, LogFormatError, read, synthetic_day, yahoo
 from driftls.logs.log import MOST_EXAMPLES
 from driftls.logs.synthetic.day import r6b_text
 
@@ -96,17 +97,18 @@ def check_line(line: bytes, kind: str, before: bytes = b"") -> None:
     """The parser and the oracle agree on a line, given an array that ends where the line does"""
     number = yahoo.NAME.index(kind)
     filling = yahoo._Filling(number, 2)
-    filling.clock[parser.LAST] = -1
+    filling.frame["last"] = -1
     data = np.frombuffer(bytearray(before + line), np.uint8)
-    status, at, where = parser.parse(number, data, 0, len(data), filling.columns, filling.clock)
-    expected = oracle(line, kind, int(filling.clock[parser.LAST]) if before else -1)
+    status = filling.parse(data, 0, len(data))
+    at, where = filling.frame["at"], filling.frame["where"]
+    expected = oracle(line, kind, filling.frame["last"] if before else -1)
     if isinstance(expected, Event):
-        assert (status, at) == (parser.DONE, len(data)), line
+        assert (status, at) == (kernels.DONE, len(data)), line
         assert filling.take()[-1] == expected, line
     elif expected == "dropped":
-        assert (status, filling.clock[parser.DROPPED_LINES]) == (parser.DONE, 1), line
+        assert (status, filling.frame["dropped_lines"]) == (kernels.DONE, 1), line
     else:
-        assert status in parser.EXPECTED, line
+        assert status in kernels.EXPECTED, line
         assert at == len(before), line
         assert at <= where < len(data), line
 

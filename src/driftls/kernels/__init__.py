@@ -8,7 +8,7 @@ from driftls.kernels.parts import INTERPRET, PARTS, Part
 
 MODULES = (
     *("rows", "units", "learn", "gd", "sag", "cg", "svrg", "exact", "cd", "diagonal"),
-    *("score", "centred", "bounds", "phi", "sampling", "table", "choose", "features"),
+    *("score", "centred", "bounds", "phi", "sampling", "table", "choose", "features", "yahoo"),
 )
 __all__ = ["INTERPRET", "MODULES", "Part", "all_parts"]
 

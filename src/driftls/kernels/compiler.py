@@ -90,6 +90,7 @@ COMPILED: dict[Callable[..., Any], Any] = {
     parts.reals: _cast(types.CPointer(types.float64)),
     parts.integers: _cast(types.CPointer(types.int64)),
     parts.indices: _cast(types.CPointer(types.int32)),
+    parts.letters: _cast(types.CPointer(types.uint8)),
     parts.tracker: _cast(_record(records.TRACKER)),
     parts.width: _cast(_record(records.WIDTH)),
     parts.policy: _cast(_record(records.POLICY)),
@@ -98,13 +99,14 @@ COMPILED: dict[Callable[..., Any], Any] = {
     parts.units: _cast(_record(records.UNITS)),
     parts.features_at: _cast(_record(records.FEATURES)),
     parts.cells_at: _cast(_record(records.CELLS)),
+    parts.lines_at: _cast(_record(records.LINES)),
     parts.call: call,
     parts.gemm: gemm,
     parts.prefetch: prefetch,
 }
 RECORD_OF = {
     **{"t": parts.tracker, "w": parts.width, "rows": parts.rows_at, "p": parts.policy},
-    **{"f": parts.features_at, "c": parts.cells_at, "u": parts.units},
+    **{"f": parts.features_at, "c": parts.cells_at, "u": parts.units, "log": parts.lines_at},
 }
 _SPACES: dict[int, dict[str, Any]] = {}
 

@@ -35,7 +35,7 @@ INTERPRET = os.environ.get("DRIFTLS_INTERPRET", "") not in ("", "0")
 # argument of a part -> what the compiled function gets in its place
 PART_ARGUMENTS = ("t", "w", "rows", "i", "n", "out", "x")
 ENTRY_ARGUMENTS = ("frame", "i", "n")
-RECORDS = ("t", "w", "rows", "p", "f", "c", "u")  # arguments that are records
+RECORDS = ("t", "w", "rows", "p", "f", "c", "u", "log")  # arguments that are records
 MOST = 2**31 - 1  # rows, features and arms of one call
 
 INNER: set[Callable[..., Any]] = set()
@@ -154,10 +154,11 @@ def _record() -> Callable[[int], Any]:
     return at
 
 
-# numbers at an address, `reals(t.u)[j]`; indices are features of sparse rows
+# numbers at an address, `reals(t.u)[j]`; indices are features of sparse rows, letters the bytes of a text
 reals, integers, indices = _elements(np.float64), _elements(np.int64), _elements(np.int32)
+letters = _elements(np.uint8)
 # records at an address: each is a function of its own, for which the compiler has another one
-tracker, width, policy, counts, units, rows_at, features_at, cells_at = (_record() for _ in range(8))
+tracker, width, policy, counts, units, rows_at, features_at, cells_at, lines_at = (_record() for _ in range(9))
 _any_record = _record()
 
 

@@ -183,3 +183,16 @@ FEATURES = record(
 
 # A column of a table as codes, and where its entries go.
 CELLS = record("address start place codes value cursor code_out value_out")
+
+# A Yahoo log on its way to the columns of a block (yahoo.py): the bytes, the candidates' text of the line before (of `length`
+# bytes) and those of its candidates that have too few features (`lost` of them), with how much room there is; then events
+# and pools in the block, the time of the last line, and, since the start, lines read, lines and candidates dropped.
+LINES = record(
+    """
+    address kind letters bit_number text dropped
+    time pool shown reward pool_start pool_ids user_start user_index user_value arm_features
+    block users ids most_pools most_text
+    events pools length lost last lines dropped_lines dropped_candidates
+    at where
+    """
+)

@@ -21,10 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import CorruptFileError, LogFormatError, TruncatedFileError
-from driftls.logs import parser
+from driftls.kernels import yahoo as kernels
+from driftls.kernels.parts import Frame
+from driftls.kernels.records import LINES
+from driftls.kernels.yahoo import R6A, R6B
 from driftls.logs.events import Block
 from driftls.logs.log import Log
-from driftls.logs.parser import DIM, DROPPED_CANDIDATES, DROPPED_LINES, EVENTS, LAST, LINES, MILLION, POOLS, R6A, R6B
 
 GZIP: Any = gzip
 GZIP_ERRORS: tuple[type[Exception], ...] = (gzip.BadGzipFile, zlib.error)
@@ -37,57 +39,59 @@ except ImportError:
 __all__ = ["YahooLog"]
 
 NAME = ("R6A", "R6B")
+DIM = (kernels.SIX_FEATURES, kernels.MOST)
 CHUNK = 1 << 20  # bytes read at a time
 LINE_START = (re.compile(rb"\d+ \d+ [01] \|user "), re.compile(rb"\d+ id-\d+ [01] \|user "))
 
 
 class _Filling:
-    """A block in the making."""
+    """A block in the making: columns that the parser fills, and how far it is."""
 
     def __init__(self, kind: int, size: int) -> None:
         self.kind, self.size = kind, size
-        self.clock = np.zeros(8, np.int64)
-        self.rows = np.array([16 * size + 2 * DIM[R6B], 4096, 64, 1 << 14])  # of users, ids, pools and text
+        self.frame = Frame(LINES)
+        self.frame.set(kind=kind, block=size, bit_number=kernels.BIT_NUMBER)
+        self.users, self.ids, self.pools, self.text = 16 * size + 2 * DIM[R6B], 4096, 64, 1 << 14
         self._allocate()
 
     def _allocate(self) -> None:
         """New arrays, never the old ones: whoever got a block may keep it."""
-        users, ids, pools, text = self.rows.tolist()
+        size, users, ids = self.size, self.users, self.ids
         own = self.kind == R6A  # only R6A has values, and features of articles
-        self.columns = parser.Columns(
-            time=np.empty(self.size, np.int64),
-            pool=np.empty(self.size, np.int32),
-            shown=np.empty(self.size, np.int32),
-            reward=np.empty(self.size),
-            pool_start=np.zeros(pools + 1, np.int64),
-            pool_ids=np.empty(ids, np.int64),
-            user_start=np.zeros(self.size + 1, np.int64),
-            user_index=np.empty(users, np.int32),
-            user_value=np.empty(users * own),
-            arm_features=np.empty((ids * own, DIM[R6A])),
-            text=np.empty(text, np.uint8),
-            dropped=np.empty(ids, np.int64),
-        )
+        self.columns: dict[str, NDArray[Any]] = {
+            **{"time": np.empty(size, np.int64), "reward": np.empty(size)},
+            **{"pool": np.empty(size, np.int32), "shown": np.empty(size, np.int32)},
+            **{"pool_start": np.zeros(self.pools + 1, np.int64), "pool_ids": np.empty(ids, np.int64)},
+            **{"user_start": np.zeros(size + 1, np.int64), "user_index": np.empty(users, np.int32)},
+            **{"user_value": np.empty(users * own), "arm_features": np.empty((ids * own, DIM[R6A]))},
+            **{"text": np.empty(self.text, np.uint8), "dropped": np.empty(ids, np.int64)},
+        }
+        self.frame.set(**self.columns, users=users, ids=ids, most_pools=self.pools + 1, most_text=self.text)
 
     def grow(self) -> None:
         """Twice the room for all that has no fixed length, keeping what is there."""
-        old, self.rows = self.columns, 2 * self.rows
+        old = self.columns
+        self.users, self.ids, self.pools, self.text = 2 * self.users, 2 * self.ids, 2 * self.pools, 2 * self.text
         self._allocate()
-        for name, array in old._asdict().items():
-            getattr(self.columns, name)[: len(array)] = array
+        for name, array in old.items():
+            self.columns[name][: len(array)] = array
+
+    def parse(self, letters: NDArray[np.uint8], at: int, end: int) -> int:
+        """Take the lines of letters[at:end]; why it stopped, at frame["at"] and in that line at frame["where"]."""
+        self.frame["letters"] = letters
+        return int(kernels.parse(self.frame, at, end))
 
     def take(self) -> Block:
         """The block, trimmed; pools that only dropped lines had are left out. A new one begins."""
-        c, n, own = self.columns, int(self.clock[EVENTS]), self.kind == R6A
-        nnz, pool_start = int(c.user_start[n]), c.pool_start[: self.clock[POOLS] + 1]
-        columns = {"user_start": c.user_start[: n + 1], "user_index": c.user_index[:nnz], "reward": c.reward[:n]}
-        columns["user_value"] = c.user_value[:nnz] / MILLION if own else np.ones(nnz)
-        features = c.arm_features[: pool_start[-1]] / MILLION if own else None
-        block = Block.packed(
-            c.pool[:n], pool_start, c.pool_ids, features, time=c.time[:n], shown=c.shown[:n], **columns
-        )
+        c, n, own = self.columns, self.frame["events"], self.kind == R6A
+        nnz, pool_start = int(c["user_start"][n]), c["pool_start"][: self.frame["pools"] + 1]
+        users = {"user_start": c["user_start"][: n + 1], "user_index": c["user_index"][:nnz]}
+        users["user_value"] = c["user_value"][:nnz] / kernels.MILLION if own else np.ones(nnz)
+        features = c["arm_features"][: pool_start[-1]] / kernels.MILLION if own else None
+        told = {name: c[name][:n] for name in ("time", "shown", "reward")}
+        block = Block.packed(c["pool"][:n], pool_start, c["pool_ids"], features, **told, **users)
         self._allocate()
-        self.clock[parser.IN_BLOCK] = 0
+        self.frame.set(events=0, pools=0, length=0, lost=0)
         return block
 
 
@@ -105,54 +109,53 @@ class YahooLog(Log):
         self.format = NAME[self._kind]
 
     def _blocks(self, size: int) -> Iterator[Block]:
-        filling = _Filling(self._kind, size)
+        filling, buffer = _Filling(self._kind, size), bytearray(CHUNK)
         sizes = np.array([os.path.getsize(path) for path in self.paths])
         for number, path in enumerate(self.paths):
             with _opened(path) as stream:
-                for block in self._read(path, stream, filling):
+                for block in self._read(path, stream, filling, buffer):
                     self.share = (sizes[:number].sum() + getattr(stream, "fileobj", stream).tell()) / sizes.sum()
                     yield block
-        if filling.clock[EVENTS]:
+        if filling.frame["events"]:
             yield filling.take()
 
-    def _read(self, path: str, stream: Any, filling: _Filling) -> Iterator[Block]:
-        clock = filling.clock
-        clock[[LAST, LINES, DROPPED_LINES, DROPPED_CANDIDATES]] = -1, 0, 0, 0
-        buffer = bytearray(CHUNK)
-        view = np.frombuffer(buffer, np.uint8)
-        left = 0
+    def _read(self, path: str, stream: Any, filling: _Filling, buffer: bytearray) -> Iterator[Block]:
+        frame = filling.frame
+        frame.set(last=-1, lines=0, dropped_lines=0, dropped_candidates=0)
+        view, left = np.frombuffer(buffer, np.uint8), 0
         while True:
-            came = _fill(path, stream, memoryview(buffer)[left:], clock)
+            came = _fill(path, stream, memoryview(buffer)[left:], frame["lines"])
             at, end = 0, buffer.rfind(b"\n", 0, left + came) + 1
             while at < end:
-                before = clock[EVENTS]
-                status, at, where = parser.parse(self._kind, view, at, end, filling.columns, clock)
-                self.counts.events += int(clock[EVENTS] - before)
-                if status == parser.FULL:
+                before = frame["events"]
+                status = filling.parse(view, at, end)
+                at, where = frame["at"], frame["where"]
+                self.counts.events += frame["events"] - before
+                if status == kernels.FULL:
                     yield filling.take()
-                elif status == parser.GROW:
+                elif status == kernels.GROW:
                     filling.grow()
-                elif status != parser.DONE:
+                elif status != kernels.DONE:
                     line_end = buffer.find(b"\n", at)
-                    self._broken_line(path, clock, where - at, parser.EXPECTED[status], bytes(buffer[where:line_end]))
+                    self._broken_line(path, frame, where - at, kernels.EXPECTED[status], bytes(buffer[where:line_end]))
                     at = line_end + 1
             left += came - end
             buffer[:left] = buffer[end : end + left]
             if left == CHUNK:
-                raise LogFormatError(f"{path}:{clock[LINES] + 1}:1: expected a newline within {CHUNK} bytes.")
+                raise LogFormatError(f"{path}:{frame['lines'] + 1}:1: expected a newline within {CHUNK} bytes.")
             if came == 0:
                 break
         if left:
-            self._broken_line(path, clock, left, "a newline at the end of the last line", b"")
-        self.counts.lines += int(clock[LINES])
-        self.counts.dropped_lines += int(clock[DROPPED_LINES])
-        self.counts.dropped_candidates += int(clock[DROPPED_CANDIDATES])
+            self._broken_line(path, frame, left, "a newline at the end of the last line", b"")
+        self.counts.lines += frame["lines"]
+        self.counts.dropped_lines += frame["dropped_lines"]
+        self.counts.dropped_candidates += frame["dropped_candidates"]
 
-    def _broken_line(self, path: str, clock: NDArray[np.int64], column: int, expected: str, rest: bytes) -> None:
-        clock[LINES] += 1
+    def _broken_line(self, path: str, frame: Frame, column: int, expected: str, rest: bytes) -> None:
+        frame["lines"] += 1
         token = _printable(rest.split(b" ")[0][:24])
         got = f"`{token}`" if token else "a blank" if rest else "the end of the line"
-        self._broken(f"{path}:{clock[LINES]}:{column + 1}: expected {expected}, got {got}.")
+        self._broken(f"{path}:{frame['lines']}:{column + 1}: expected {expected}, got {got}.")
 
 
 def _printable(text: bytes) -> str:
@@ -166,22 +169,22 @@ def _opened(path: str) -> Any:
     return GZIP.open(path, "rb") if zipped else open(path, "rb")
 
 
-def _fill(path: str, stream: Any, into: memoryview, clock: NDArray[np.int64]) -> int:
+def _fill(path: str, stream: Any, into: memoryview, lines: int) -> int:
     try:
         return int(stream.readinto(into))
     except EOFError:
         raise TruncatedFileError(
-            f"{path}: the gzip stream breaks off after line {clock[LINES]}. Fetch the file again."
+            f"{path}: the gzip stream breaks off after line {lines}. Fetch the file again."
         ) from None
     except GZIP_ERRORS as error:
-        raise CorruptFileError(f"{path}: the gzip stream is damaged after line {clock[LINES]}: {error}.") from None
+        raise CorruptFileError(f"{path}: the gzip stream is damaged after line {lines}: {error}.") from None
 
 
 def _kind(path: str) -> int:
     """R6A or R6B, by the first line that begins like one of either"""
     with _opened(path) as stream:
         head = bytearray(1 << 16)
-        lines = bytes(head[: _fill(path, stream, memoryview(head), np.zeros(8, np.int64))]).split(b"\n")
+        lines = bytes(head[: _fill(path, stream, memoryview(head), 0)]).split(b"\n")
     for line in lines:
         for kind, start in enumerate(LINE_START):
             if start.match(line):
