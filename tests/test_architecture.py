@@ -32,10 +32,12 @@ CONSTANTS = {
     *("POWER", "TABLE", "NORMALISED"),
     *("LAST", "POLYAK", "TAIL"),
     *("FEATURES", "PAIRS", "CROSSED", "CENTRED"),
+    # kinds of log, why its parser stopped, and what it expected
+    *("R6A", "R6B", "DONE", "FULL", "GROW", "EXPECTED"),
     # layouts of records, for the frames of their owners
-    *("ROWS", "UNITS", "COUNTS", "TRACKER", "WIDTH", "POLICY", "CELLS"),
+    *("ROWS", "UNITS", "COUNTS", "TRACKER", "WIDTH", "POLICY", "CELLS", "LINES"),
     # limits that both sides keep, and whether anything is compiled
-    *("LARGEST", "SMALLEST_ENTRY", "INTERPRET"),
+    *("LARGEST", "SMALLEST_ENTRY", "INTERPRET", "MILLION", "MOST", "SIX_FEATURES", "BIT_NUMBER"),
 }
 # What an object makes for itself, and so may write into: (attribute of self).
 MADE = ("_stage", "_units")

@@ -36,10 +36,9 @@ def driftls(*arguments, script=None, alone=False, **environment):
                 code = left.code or 0
         return subprocess.CompletedProcess(arguments, code, *(file.buffer.getvalue().decode() for file in (out, err)))
     command = ["-c", script] if script else ["-m", "driftls"]
-    variables = {name: value for name, value in os.environ.items() if name != "NUMBA_DISABLE_JIT"}
     return subprocess.run(
         [sys.executable, *command, *map(str, arguments)],
-        env={**variables, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "200", **environment},
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
     )

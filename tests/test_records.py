@@ -246,7 +246,7 @@ def test_the_same_comes_out_with_the_compiler_off():
         subprocess.run(
             [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True, env=env
         ).stdout
-        for env in (os.environ | {"NUMBA_DISABLE_JIT": off} for off in ("0", "1"))
+        for env in (os.environ | {"DRIFTLS_INTERPRET": off} for off in ("0", "1"))
     }
     assert len(found) == 1
 

@@ -70,7 +70,7 @@ def cross_of(f: Any, one: int, other: int) -> Any:
     if slots[slot] < 0:
         slots[slot], integers(f.keys)[f.dim] = f.dim, key
         f.dim += 1
-    return slots[slot]
+    return np.int64(slots[slot])  # which will be shifted
 
 
 @entry

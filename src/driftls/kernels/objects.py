@@ -33,10 +33,10 @@ HERE = Path(__file__).parent
 
 
 @cache
-def source_digest(folder: Path = HERE) -> str:
-    """A digest of every kernel's source, any of which may be linked into any part, and of another folder's files."""
+def source_digest() -> str:
+    """A digest of every kernel's source, any of which may be linked into any part."""
     digest = hashlib.sha256()
-    for path in [path for place in dict.fromkeys((HERE, folder)) for path in sorted(place.glob("*.py"))]:
+    for path in sorted(HERE.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -131,17 +131,6 @@ def _ours(facts: os.stat_result) -> bool:
     if not hasattr(os, "getuid"):
         return True
     return facts.st_uid == os.getuid() and not facts.st_mode & 0o022 and not stat.S_ISLNK(facts.st_mode)
-
-
-def fixed(place: Path) -> bool:
-    """Whether nobody else can put another folder in the place of this one: no one may rename those above it."""
-    if not hasattr(os, "getuid"):
-        return True
-    above = [os.lstat(parent) for parent in place.absolute().parents]
-    return all(
-        facts.st_uid in (0, os.getuid()) and (not facts.st_mode & 0o022 or facts.st_mode & stat.S_ISVTX)
-        for facts in above
-    )
 
 
 def sealed(name: str, body: bytes) -> bytes:

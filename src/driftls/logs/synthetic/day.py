@@ -22,10 +22,10 @@ from gzip import GzipFile
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from driftls.errors import SettingsError
 from driftls.inputs import as_whole
-from driftls.kernels.arrays import kernel
 from driftls.logs.columns import Floats, Ints, as_starts
 from driftls.logs.events import Block, Event
 from driftls.logs.parquet import ROW_GROUP, write_parquet
@@ -74,8 +74,8 @@ class SyntheticDay:
     ctr: float = _setting(0.037, 1e-6, 0.2)
     anonymous: float = _setting(0.3823, 0, 1)
     rare: float = _setting(1.5, 0, 3)
-    pool_min: int = _setting(26, 1, 10_000)
-    pool_max: int = _setting(45, 1, 10_000)
+    pool_min: int = _setting(26, 1, 1000)
+    pool_max: int = _setting(45, 1, 1000)
     start: int = _setting(1_317_513_291, 0, 2**40)
     span: float = _setting(DAY, 1, 31 * DAY)
 
@@ -154,15 +154,29 @@ class SyntheticDay:
         seconds = self._seconds((first + np.arange(n) + tape[:, TIME]) / self.lines)
         begins, pool_start, members = self._pools
         pool = np.searchsorted(begins, seconds, side="right") - 1
-        users = start, index, _ = draw_users(kinds, tape)
-        truth_start = as_starts(np.diff(pool_start)[pool])
-        shown, reward, chances = np.empty(n, np.int32), np.empty(n), np.empty(truth_start[-1] if truth else 0)
-        when, pools = (seconds, self._drift(seconds)), (pool, pool_start, members)
-        draw_clicks(tape, when, pools, users, self.articles, shown, reward, truth_start, chances)
-        visitors = {"user_start": start, "user_index": index, "user_value": np.ones(len(index))}
-        told = {"shown": shown, "reward": reward, "truth": chances if truth else None}
+        start, index, band = draw_users(kinds, tape)
+        users = sp.csr_array((np.ones(len(index)), index, start), shape=(n, DIM))
+        when, sizes = np.stack((seconds, self._drift(seconds))), np.diff(pool_start)[pool]
+        shown = (tape[:, SHOWN] * sizes).astype(np.int32)
+        chance = self._chances(users, band, when, np.arange(n), members[pool_start[pool] + shown])
+        told: dict[str, Any] = {"shown": shown, "reward": (tape[:, CLICK] < chance).astype(np.float64), "truth": None}
+        if truth:
+            line = np.repeat(np.arange(n), sizes)
+            position = np.arange(len(line)) - as_starts(sizes)[line]
+            told["truth"] = self._chances(users, band, when, line, members[pool_start[pool][line] + position])
+        visitors = {"user_start": start, "user_index": index, "user_value": users.data}
         time = self.start + np.floor(seconds).astype(np.int64)
         return Block.packed(pool, pool_start, self.articles.id[members], None, time=time, **visitors, **told)
+
+    def _chances(self, users: Any, band: Any, when: Floats, line: Ints, article: Ints) -> Floats:
+        """The probability that the user of each of these lines clicks on this article"""
+        articles, (seconds, drift) = self.articles, when[:, line]
+        present = np.flatnonzero(np.bincount(article, minlength=len(articles.id)))
+        place = np.zeros(len(articles.id), np.int64)
+        place[present] = np.arange(len(present))
+        taste = (users @ articles.weight[present].T)[line, place[article]]
+        odds = articles.level[article, band[line]] - articles.fading[article] * seconds + drift + taste
+        return np.asarray(1.0 / (1.0 + np.exp(-odds)))
 
     def _seconds(self, share: Floats) -> Floats:
         """The time by which this share of the day's lines has come: rate 1 + rhythm cos(time of day - peak)"""
@@ -255,32 +269,6 @@ def _band_ratios(day: SyntheticDay) -> Floats:
     kinds = user_kinds(day.anonymous, 0.0)
     shares = np.bincount(kinds.band, np.diff(kinds.count_cdf, prepend=0.0))
     return np.asarray(rates / (shares @ rates))
-
-
-@kernel
-def draw_clicks(
-    tape: Any, when: Any, pools: Any, users: Any, articles: Any, shown: Any, reward: Any, truth_start: Any, truth: Any
-) -> None:
-    """Show a uniform candidate and draw its click; fill `truth` unless it is empty"""
-    seconds, drift = when
-    pool, pool_start, members = pools
-    start, index, band = users
-    level, fading, weight = articles.level, articles.fading, articles.weight
-    for i in range(len(tape)):
-        first, size = pool_start[pool[i]], pool_start[pool[i] + 1] - pool_start[pool[i]]
-        choice = int(tape[i, SHOWN] * size)
-        shown[i] = choice
-        for k in range(size):
-            if k == choice or len(truth) > 0:
-                a = members[first + k]
-                odds = level[a, band[i]] - fading[a] * seconds[i] + drift[i]
-                for p in range(start[i], start[i + 1]):
-                    odds += weight[a, index[p]]
-                chance = 1.0 / (1.0 + np.exp(-odds))
-                if k == choice:
-                    reward[i] = 1.0 if tape[i, CLICK] < chance else 0.0
-                if len(truth) > 0:
-                    truth[truth_start[i] + k] = chance
 
 
 def r6b_text(block: Block) -> bytes:

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.kernels.arrays import kernel
-from driftls.logs.columns import Floats, Ints
+from driftls.logs.columns import Floats, Ints, as_starts
 
 DIM = 136  # user features
 PAIRS = ((13, 14), (21, 22))  # ids that always come together
@@ -112,44 +111,24 @@ def _largest_entropy(count: Floats, size: Ints, wanted: Floats) -> Floats:
 
 
 def draw_users(users: Users, tape: Floats) -> tuple[Ints, NDArray[np.int32], NDArray[np.int8]]:
+    """Features of one user a row of the tape, as CSR rows, and the band of each; items are gone through for all at once"""
     n = len(tape)
-    start, band = np.zeros(n + 1, np.int64), np.empty(n, np.int8)
-    index = np.empty(n * (1 + len(users.count_cdf) + MOST_RARE), np.int32)
-    fill_users(tape, users, np.zeros(DIM, np.bool_), start, index, band)
-    return start, index[: start[-1]].copy(), band
-
-
-@kernel
-def fill_users(tape: Any, users: Any, has: Any, start: Any, index: Any, band: Any) -> None:
-    """Features of one user a row of the tape, as CSR rows; `has` is scratch, all False"""
-    used = 0
-    for i in range(len(tape)):
-        has[0] = True
-        count = np.searchsorted(users.count_cdf, tape[i, COUNT], side="right")
-        band[i] = users.band[count]
-        left = count
-        for item in range(len(users.one)):
-            if left == 0:
-                break
-            u, chance = tape[i, ITEM + item], users.take[item, left]
-            if u < chance:
-                split, other = users.split[item], users.other[item]
-                if split >= 0.0 and u >= split * chance:
-                    has[other] = True
-                else:
-                    has[users.one[item]] = True
-                left -= 1
-                if split < 0.0 and other >= 0:
-                    has[other] = True
-                    left -= 1
-        if count > 0:
-            extra = np.searchsorted(users.rare_count_cdf, tape[i, RARE_COUNT], side="right")
-            for k in range(extra):
-                draw = np.searchsorted(users.rare_cdf, tape[i, RARE + k], side="right")
-                has[users.rare[draw]] = True
-        for j in range(len(has)):
-            if has[j]:
-                index[used] = j
-                used += 1
-                has[j] = False
-        start[i + 1] = used
+    has = np.zeros((n, DIM), np.bool_)
+    has[:, 0] = True
+    count = np.searchsorted(users.count_cdf, tape[:, COUNT], side="right")
+    left = count.copy()
+    for item, (one, other, split) in enumerate(zip(users.one, users.other, users.split)):
+        u, chance = tape[:, ITEM + item], users.take[item, left]
+        taken = (left > 0) & (u < chance)
+        second = (
+            taken & (u >= split * chance) if split >= 0.0 else taken
+        )  # of two that exclude each other, or go together
+        has[:, one] |= taken & ~second if split >= 0.0 else taken
+        if other >= 0:
+            has[:, other] |= second
+        left -= taken if split >= 0.0 or other < 0 else 2 * taken
+    extra = np.where(count > 0, np.searchsorted(users.rare_count_cdf, tape[:, RARE_COUNT], side="right"), 0)
+    for k in range(extra.max(initial=0)):
+        (rows,) = np.nonzero(extra > k)
+        has[rows, users.rare[np.searchsorted(users.rare_cdf, tape[rows, RARE + k], side="right")]] = True
+    return as_starts(has.sum(1)), np.nonzero(has)[1].astype(np.int32), users.band[count]
