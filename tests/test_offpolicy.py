@@ -244,7 +244,7 @@ def test_the_command_estimates_frozen_policies_and_leads_with_the_valid_estimate
     assert told["estimates"]["shrunk_dr"]["value"] == pytest.approx(expected.leading.value, rel=1e-9)
     assert (told["advice"]["name"], told["lines"]) == ("shrunk_dr", 1500)
     text = driftls("replay", path, "--policy", "random", "--frozen", "--limit", 500).stdout
-    assert "Estimate: shrunk_dr" in text
+    assert "shrunk_dr leads, since " in text
     assert driftls("replay", path, "--policy", "random", "--frozen", "--out", tmp_path / "runs").returncode == 2
 
 

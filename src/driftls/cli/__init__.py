@@ -1,7 +1,4 @@
-"""The command line: results on stdout, progress on stderr; exit 0, 2 for usage, 3 for bad data.
-
-One file a command; importing it adds the command.
-"""
+"""The command line: results on stdout, progress on stderr; exit 0, 2 for usage, 3 for bad data."""
 
 from __future__ import annotations
 
@@ -9,17 +6,11 @@ import warnings
 from typing import Annotated
 
 from driftls import __version__
-from driftls.cli import convert, fit, inspect, replay, report, reproduce, simulate, study, synth, warmup
+from driftls.cli import logs, runs, studies
 from driftls.cli.common import app, typer
 from driftls.errors import DriftlsError, MissingExtraError, SettingsError, StorageError, storage_error
 
-__all__ = [
-    "app", "convert", "fit", "inspect", "replay", "report", "reproduce", "run", "simulate", "study",
-    "synth", "warmup",
-]  # fmt: skip
-
-ORDER = ["reproduce", "synth", "convert", "inspect", "replay", "simulate", "study", "fit", "report", "warmup"]
-app.registered_commands.sort(key=lambda command: ORDER.index(getattr(command.callback, "__name__", "")))  # for --help
+__all__ = ["app", "logs", "run", "runs", "studies"]  # each module adds its commands
 
 GREETING = f"""\
 driftls {__version__}: online least squares and linear bandits at O(d) a round.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from textwrap import wrap
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,16 +22,13 @@ except ImportError:
     raise missing_extra("typer and rich", "cli", "the command line") from None
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from driftls.features import FeatureMap
     from driftls.logs import Log
-    from driftls.policies.registry import Maker
 
 __all__ = [
-    "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Kappa", "OnError", "Propensity", "Reward", "Seed", "Shown",
-    "Width", "Workers", "app", "check_policies", "counting", "features_of", "opened", "policies", "print_json",
-    "print_notes", "print_pairs", "print_table", "telling", "typer",
+    "POLICIES", "R6B_FEATURES", "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Figures", "FirstSeed", "Kappa",
+    "LogPaths", "OnError", "Propensity", "Reward", "Seed", "Shown", "Width", "Workers", "app", "counting",
+    "features_of", "opened", "policy_of", "print_pairs", "print_result", "print_table", "telling", "typer", "whole",
 ]  # fmt: skip
 
 R6B_FEATURES = 136
@@ -42,31 +40,44 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
+
+def whole(told: str, least: int = 1, most: int | None = None) -> Any:
+    """An option that takes a whole number."""
+    return typer.Option(min=least, max=most, metavar="N", help=told)
+
+
+def column(told: str) -> Any:
+    """An option that takes the name of a table's column."""
+    return typer.Option(metavar="COLUMN", help=f"Of a table{told}")
+
+
+LogPaths = Annotated[list[Path], typer.Argument(exists=True, help="Logs of one format, in the order of their time.")]
+Figures = Annotated[Path | None, typer.Option(file_okay=False, help="Folder for every figure as SVG.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of everything that is drawn at random.")]
+Seed = Annotated[int, whole("Of everything that is drawn at random.", 0)]
+FirstSeed = Annotated[int, whole("The first seed; the others follow.", 0)]
 Kappa = Annotated[
     float | None, typer.Option(metavar="NUMBER", help="Weight of the width; if not given, the policy's own.")
 ]
-Workers = Annotated[int, typer.Option(min=-1, metavar="N", help="Processes on this machine; -1 is one a core.")]
+Workers = Annotated[int, whole("Processes on this machine; -1 is one a core.", -1)]
 Cluster = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler to use instead.")]
 OnError = Annotated[Literal["raise", "skip"], typer.Option(help="At a broken line: stop, or skip and count it.")]
 FeatureKind = Annotated[
     Literal["auto", "disjoint", "crosses", "shared", "hashed", "outer"],
     typer.Option(help="How a visitor and an article make an arm."),
 ]
-Dim = Annotated[
-    int | None,
-    typer.Option(
-        min=1, max=10**7, metavar="N", help="Features of a visitor; if not given, 136, or as many as the log says."
-    ),
-]
-Articles = Annotated[int, typer.Option(min=1, max=10**7, metavar="N", help="Most articles, for crosses and shared.")]
-Shown = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Of a table (CSV, or a JSON object a line): what was shown.")
-]
-Reward = Annotated[str | None, typer.Option(metavar="COLUMN", help="Of a table: what it brought.")]
-Propensity = Annotated[str | None, typer.Option(metavar="COLUMN", help="Of a table: how likely it was to be shown.")]
-Width = Annotated[int, typer.Option(min=1, max=10**9, metavar="N", help="Length of an arm, for hashed.")]
+Dim = Annotated[int | None, whole("Features of a visitor; if not given, 136, or as many as the log says.", 1, 10**7)]
+Articles = Annotated[int, whole("Most articles, for crosses and shared.", 1, 10**7)]
+Width = Annotated[int, whole("Length of an arm, for hashed.", 1, 10**9)]
+Shown = Annotated[str | None, column(" (CSV, or a JSON object a line): what was shown.")]
+Reward = Annotated[str | None, column(": what it brought.")]
+Propensity = Annotated[str | None, column(": how likely it was to be shown.")]
+
+POLICIES = """\b
+The paper's policies  linucb, flinucb-gd, flinucb-svrg, flinucb-sag
+Ours                  flinucb-saga, linucb-exact, linucb-auto
+To compare with       lints, greedy, epsilon-greedy, random
+"""  # below the help of commands that take their names
 
 
 def opened(paths: Sequence[Path], on_error: str, shown: str | None, reward: str | None, propensity: str | None) -> Log:
@@ -80,38 +91,32 @@ def opened(paths: Sequence[Path], on_error: str, shown: str | None, reward: str 
     return read_table(paths[0], shown=shown, reward=reward, propensity=propensity, on_error=on_error)
 
 
-def features_of(kind: str, log: Log, dim: int | None, articles: int, width: int) -> FeatureMap:
-    """The features that were asked for; by default one model an article, and for R6A products with its features."""
+def features_of(kind: str, log: Log, dim: int | None, articles: int, width: int) -> tuple[FeatureMap, bool]:
+    """The features that were asked for, and whether they are the visitor's alone, for one model an article."""
     from driftls.features import Features, OuterProduct, UserArmCrosses, UserOnly
 
-    form, dim = log.format, max(R6B_FEATURES, log.user_dim) if dim is None else dim
-    made: FeatureMap = UserOnly(dim) if form != "table" else Features(width)
-    if form == "table" and kind not in ("auto", "disjoint", "hashed"):
+    table, dim = log.format == "table", max(R6B_FEATURES, log.user_dim) if dim is None else dim
+    if kind == "auto":
+        kind = "outer" if log.format == "R6A" else "disjoint"
+    if table and kind not in ("disjoint", "hashed"):
         raise typer.BadParameter(f"a table takes disjoint or hashed, got {kind}.", param_hint="'--features'")
-    if kind == "outer" or (kind == "auto" and form == "R6A"):
-        made = OuterProduct(6, 6)
-    elif kind == "hashed":
-        made = Features(width, cross="all")
-    elif kind in ("crosses", "shared"):
-        made = UserArmCrosses(dim, articles=articles, shared=kind == "shared")
+    if kind == "disjoint":
+        return Features(width) if table else UserOnly(dim), True
+    if kind == "hashed":
+        return Features(width, cross="all"), False
+    return OuterProduct(6, 6) if kind == "outer" else UserArmCrosses(
+        dim, articles=articles, shared=kind == "shared"
+    ), False
+
+
+def policy_of(name: str, features: FeatureMap, disjoint: bool, kappa: float | None, seed: int) -> Any:
+    """A policy by its name over these features, which are saved with it."""
+    from driftls.policies.registry import as_disjoint, make
+
+    made = make(name, features.dim, kappa=kappa, seed=seed)
+    made = as_disjoint(made, seed) if disjoint else made
+    made.features = features
     return made
-
-
-def policies() -> dict[str, Maker]:
-    """The paper's policies and ours, by name."""
-    import driftls.paper
-    from driftls.policies.registry import POLICIES
-
-    return {**driftls.paper.POLICIES, **POLICIES}  # the paper's first
-
-
-def check_policies(names: Iterable[str]) -> dict[str, Maker]:
-    """The table of `policies`, if it has all of the names."""
-    table = policies()
-    for name in names:
-        if name not in table:
-            raise typer.BadParameter(f"{name!r} is not one of {', '.join(table)}.", param_hint="'--policy'")
-    return table
 
 
 # -- results on stdout -------------------------------------------------------------------------------------------------
@@ -152,11 +157,11 @@ def print_notes(*notes: str) -> None:
         console.print(note, soft_wrap=not console.is_terminal)
 
 
-def print_json(result: Any) -> None:
-    """One JSON object; it has no infinity and no NaN."""
+def print_result(as_json: bool, result: Any, *lines: str) -> None:
+    """What came out, as one JSON object, which has no infinity and no NaN, or as lines of text."""
     import msgspec
 
-    typer.echo(msgspec.json.encode(result, enc_hook=str))  # paths
+    typer.echo(msgspec.json.encode(result, enc_hook=str) if as_json else "\n".join(lines))  # str, for paths
 
 
 # -- progress on stderr ------------------------------------------------------------------------------------------------

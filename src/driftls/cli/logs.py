@@ -1,0 +1,176 @@
+"""`driftls synth`, `convert` and `inspect`: logs are made, written as Parquet, and looked at."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from driftls.cli import common
+from driftls.cli.common import AsJson, LogPaths, OnError, app, counting, print_pairs, print_result, typer, whole
+
+if TYPE_CHECKING:
+    from driftls.logs.inspect import Summary, Uniformity
+
+ADVICE = {
+    "uniform": "matched lines can be counted",
+    "propensities": "lines have to be weighted by 1/p, which `driftls replay` does",
+    "skewed": "no estimate is valid; log propensities",
+    "unknown": "matched lines can be counted if this log was uniform, which cannot be seen",
+}
+
+
+@app.command()
+def synth(
+    out: Annotated[Path, typer.Option(dir_okay=False, help="The file to write: .parquet, .gz or text.")],
+    lines: Annotated[int, whole("Fewer make the same day thinner.")] = 1_850_000,
+    seed: common.Seed = 0,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the day; may be given again.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a synthetic day of a news front page.
+
+    In Yahoo's R6B format, or as Parquet with the truth of every candidate. The same settings give the same day. The
+    file appears under its name when it is complete. Settings and their
+    defaults: interaction=0.8 (how much tastes differ, in log odds), activity=1 (how much active visitors click more),
+    churn=43 (new articles a day), life=20 (hours that an article stays), fade=1.5 (log odds that it loses meanwhile),
+    drift=0.1 (slow waves in all log odds), rhythm=0.5 (daily wave of the traffic), ctr=0.037 (average click rate),
+    anonymous=0.3823 (share of visitors without a profile), rare=1.5 (rare features of the others), pool_min=26,
+    pool_max=45 (candidates), start=1317513291 (Unix time of the first line), span=86400 (seconds until the last).
+
+    \b
+    Examples:
+      driftls synth --lines 200000 --seed 1 --out day.gz
+      driftls synth --lines 50000 --out day.parquet --set interaction=1.2 --set fade=2 --json
+    """  # noqa: D301
+    from driftls.logs import synthetic_day
+
+    given = dict(_setting(text) for text in setting or [])
+    day = synthetic_day(lines=lines, seed=seed, **given)
+    with counting(out.name, lambda done: done / lines) as report:
+        day.write(out, progress=report)
+    size = out.stat().st_size
+    wrote = f"Wrote {lines:,} lines ({size / 1e6:.1f} MB) to {out}."
+    following = f"Next: driftls replay {out} --policy linucb-auto --policy random"
+    print_result(as_json, {"lines": lines, "seed": seed, **given, "out": out, "bytes": size}, wrote, following)
+
+
+def _setting(text: str) -> tuple[str, float]:
+    from driftls.logs import SyntheticDay
+
+    name, _, value = text.partition("=")
+    known = [field.name for field in fields(SyntheticDay) if field.name not in ("lines", "seed")]
+    try:
+        return known[known.index(name)], json.loads(value)
+    except ValueError:
+        said = f"expected NAME=VALUE with a number and one of {', '.join(known)}, got {text!r}."
+        raise typer.BadParameter(said, param_hint="'--set'") from None
+
+
+@app.command()
+def convert(
+    paths: LogPaths,
+    out: Annotated[Path, typer.Option(help="A new folder, or a file if it ends in .parquet.")],
+    on_error: OnError = "raise",
+    as_json: AsJson = False,
+) -> None:
+    """Write logs as Parquet: one file a day (UTC), or one for all.
+
+    Reads what `inspect` reads. Nothing appears under the name before all of it is there.
+
+    \b
+    Examples:
+      driftls convert day-1.gz day-2.gz --out days
+      driftls convert day.gz --out day.parquet --on-error skip --json
+    """  # noqa: D301
+    from driftls.logs import read, write_parquet
+
+    log = read(paths, on_error=on_error)
+    with counting(out.name, lambda lines: log.share) as report:
+        write_parquet(log, out, progress=report)
+    files = sorted(out.rglob("*.parquet")) if out.is_dir() else [out]
+    for example in log.counts.examples:
+        typer.echo(f"Skipped: {example}", err=True)
+    wrote = f"Wrote {log.counts.events:,} of {log.counts.lines:,} lines of {log.format} to {out}."
+    following = f"Next: driftls inspect {out}, which says how to replay it."
+    print_result(as_json, {"format": log.format, **asdict(log.counts), "files": files}, wrote, following)
+
+
+@app.command()
+def inspect(
+    paths: LogPaths,
+    shown: common.Shown = None,
+    reward: common.Reward = None,
+    propensity: common.Propensity = None,
+    on_error: OnError = "skip",
+    as_json: AsJson = False,
+) -> None:
+    """Say what a log holds, and how it showed its candidates.
+
+    Reads Yahoo's R6A and R6B (gzipped or not), Parquet files and folders, folders of the Open Bandit Dataset, and tables. A
+    replay that counts matched lines is unbiased only if candidates were shown uniformly; otherwise an estimate needs
+    propensities that are right. A p-value below 0.001 speaks against either.
+
+    \b
+    Examples:
+      driftls inspect day.gz
+      driftls inspect days --json
+      driftls inspect events.csv --shown offer --reward click --propensity likely
+    """  # noqa: D301
+    from driftls import logs
+
+    log = common.opened(paths, on_error, shown, reward, propensity)
+    with counting(paths[0].name, lambda lines: log.share) as report:
+        summary = logs.inspect(log, progress=report)
+    if as_json:
+        print_result(as_json, summary)
+        return
+    names = " ".join(map(str, paths))
+    if summary.user_dim > max(common.R6B_FEATURES, log.user_dim):
+        names += f" --dim {summary.user_dim}"
+    columns = {"shown": shown, "reward": reward, "propensity": propensity}
+    names += "".join(f" --{name} {column}" for name, column in columns.items() if column)
+    print_pairs(_rows(summary), notes=[f"Next: driftls replay {names} --policy linucb-auto --policy random"])
+
+
+def _rows(s: Summary) -> list[tuple[str, str]]:
+    from numpy import datetime64  # dates of any year, for logs whose clock is not in seconds
+
+    first, last = (str(datetime64(seconds, "s")).replace("T", " ") for seconds in (s.first_time, s.last_time))
+    dropped = f", {s.dropped_lines:,} dropped" if s.dropped_lines else ""
+    sizes = f"{s.pool_min} to {s.pool_max}, mean {s.pool_mean:.2f}, harmonic mean {s.pool_harmonic_mean:.2f}"
+    gone = f"; {s.dropped_candidates:,} candidates dropped" if s.dropped_candidates else ""
+    shown, fit = s.logging, s.logging.propensity_fit
+    propensity = "yes" if s.propensity else "no"
+    if fit is not None:
+        verdict = "too few lines to say whether they fit" if fit.p is None else f"p = {fit.p:.3g} that they fit"
+        propensity = f"yes, down to {shown.smallest_propensity:.3g}; {verdict} how often arms were shown"
+    users = f"{s.user_dim}, {s.user_nonzeros:.2f} of them not 0; constant alone: {s.constant_only:.1%}"
+    rows = [
+        ("format", s.format),
+        ("lines", f"{s.lines:,}: {s.events:,} events, {s.broken:,} broken{dropped}"),
+        ("time", f"{first} to {last} UTC"),
+        ("clicks", f"{s.clicks:,g}, a rate of {s.ctr:.5f}"),
+        ("arms", f"{s.arms:,}"),
+        ("pool", f"{sizes}{gone}"),
+        ("user features", users),
+        ("arm features", str(s.arm_features or "no")),
+        ("truth", "yes" if s.truth else "no"),
+        ("propensities", propensity),
+        ("uniform by position", _test(shown.uniform_positions)),
+        ("uniform by arm", _test(shown.uniform_arms)),
+        ("replay", f"{ADVICE[shown.kind]}: {shown.reason}"),
+        ("warning", f"{shown.doubt}: no estimate that rests on them can be trusted" if shown.doubt else ""),
+        *(("broken", example) for example in s.examples),
+    ]
+    unknown = {"time", "user features", "arm features"} if s.format == "table" else set()  # visitors are dicts there
+    return [(name, text) for name, text in rows if text and name not in unknown]
+
+
+def _test(found: Uniformity) -> str:
+    if found.p is None:
+        return "too few lines to say"
+    return f"p = {found.p:.3g} (chi-square {found.statistic:.1f}, {found.degrees:.1f} degrees of freedom)"

@@ -1,0 +1,304 @@
+"""`driftls replay`, `simulate` and `report`: policies are played, and what came out is compared."""
+
+from __future__ import annotations
+
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from driftls.cli import common
+from driftls.cli.common import AsJson, app, counting, print_result, print_table, typer, whole
+
+if TYPE_CHECKING:
+    from driftls.run import Run
+
+INTERRUPTED = 130
+TOLD = [
+    "clicks", "evaluations", "estimated", "leading", "why", "warnings", "estimates", "effective", "largest_weight",
+    "without_support",
+]  # fmt: skip
+WORDS = {
+    "replay": "mean reward of the lines where the policy chose what was shown",
+    "snips": "self-normalised inverse propensity: such lines, weighted by 1/p",
+}
+
+
+@app.command(epilog=common.POLICIES)
+def replay(
+    paths: common.LogPaths,
+    policy: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A policy, as below; may be given again.")
+    ] = None,
+    warm: Annotated[
+        list[Path] | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="A saved policy; may be given again."),
+    ] = None,
+    frozen: Annotated[bool, typer.Option("--frozen", help="Policies learn nothing: every line is used.")] = False,
+    shown: common.Shown = None,
+    reward: common.Reward = None,
+    propensity: common.Propensity = None,
+    features: common.FeatureKind = "auto",
+    dim: common.Dim = None,
+    articles: common.Articles = 1000,
+    width: common.Width = 1024,
+    kappa: common.Kappa = None,
+    seed: common.Seed = 0,
+    delay: Annotated[int, whole("Lines after which a reward is learned.", 0)] = 0,
+    limit: Annotated[int | None, whole("Lines at most.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Trace too: regret, tracking_error.")] = None,
+    on_error: common.OnError = "raise",
+    out: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Folder for one run (JSON) and one policy a name; goes on if interrupted."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask which policies would have done better on a log.
+
+    Every policy is asked on every line; where one chooses what was shown, the line counts and is learned. What is
+    printed first is the estimate that is valid for this log: matched lines alone if it showed uniformly, weighted by
+    1/p if it has propensities; a warning says if none is. With --frozen, policies (of --warm, mostly) are asked how
+    likely they are to show what was shown, on every line, beside a model of the rewards.
+
+    A table (CSV, or a JSON object a line) has a row for each decision: --shown, --reward and --propensity name its columns,
+    and all others are the visitor's.
+
+    Features: disjoint (one model an article, the default), crosses (one block an article in one sparse vector),
+    shared (the same behind features that all articles share), outer (products of user and article features, the
+    default for R6A), hashed (visitor, article, its id and features, and all their crosses, as `driftls.Features` hashes
+    them). All policies read the log once, together.
+
+    \b
+    Examples:
+      driftls replay day.gz --policy linucb --policy flinucb-saga --kappa 0.2 --seed 7 --out runs
+      driftls replay day.parquet --metric regret --policy linucb-auto --policy random
+      driftls replay days --warm runs/flinucb-saga.policy --limit 100000
+      driftls replay days --warm runs/flinucb-saga.policy --frozen
+      driftls replay events.csv --shown offer --reward click --propensity likely --policy linucb-auto
+      driftls replay day.parquet --policy linucb-auto --features hashed --width 4096 --delay 500 --json
+    """  # noqa: D301
+    from msgspec.structs import replace
+
+    from driftls.log_replay import replay as run_replay
+    from driftls.offpolicy import estimate
+    from driftls.parallel import claim_folder, key_of
+    from driftls.policies.registry import load
+    from driftls.run import described
+
+    if not policy and not warm:
+        raise typer.BadParameter("name a policy, or pass a saved one with --warm.", param_hint="'--policy'")
+    log = common.opened(paths, on_error, shown, reward, propensity)
+    kind, disjoint = common.features_of(features, log, dim, articles, width)
+    players = {name: common.policy_of(name, kind, disjoint, kappa, seed) for name in policy or []}
+    players |= {path.stem: load(path) for path in warm or []}
+    own = None if warm and not policy else kind
+    if frozen:
+        if out is not None or metric or delay:
+            raise typer.BadParameter("has no --out, --metric and --delay: nothing is learned.", param_hint="'--frozen'")
+        found = {}
+        for name, one in players.items():
+            with counting(f"{paths[0].name}, {name}", lambda lines: limit and lines / (2 * limit)) as report:
+                found[name] = estimate(one, log, features=own, limit=limit, progress=report)
+        told = {"format": log.format, "policies": {name: one.to_dict() for name, one in found.items()}}
+        print_result(as_json, told, *(f"{name}: {one}" for name, one in found.items()))
+        return
+    asked: dict[str, Any] = {"seed": seed, "delay": delay, "limit": limit}
+    command = {"log": _files(paths), "features": described(kind), "kappa": kappa, **asked}
+    command |= {"columns": [shown, reward, propensity]} if log.format == "table" else {}
+    command["metrics"] = sorted(metric or [])
+    if out is not None:
+        asked["checkpoint"] = claim_folder(out, command) / f".{key_of(list(players), command)}.checkpoint"
+    with counting(paths[0].name, lambda lines: log.share if limit is None else lines / limit) as report:
+        runs = run_replay(players, log, features=own, metrics=metric or (), progress=report, **asked)
+    files = []
+    if out is not None:
+        for name, run in runs.items():
+            files += [out / f"{name}.json", out / f"{name}.policy"]
+            replace(run, settings={**run.settings, "command": command}).save(files[-2])
+            players[name].save(files[-1])
+    rows = {name: _of_replay(run) for name, run in runs.items()}
+    partial = any(run.partial for run in runs.values())
+    if as_json:
+        print_result(as_json, {"format": log.format, "partial": partial, "policies": rows, "files": files})
+    else:
+        _table(rows, f"Next: driftls report {out}" if out else "Next: --out runs keeps runs and policies.")
+    for example in log.counts.examples:
+        typer.echo(f"Skipped: {example}", err=True)
+    if partial:
+        typer.echo("driftls: interrupted; these are the results so far.", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _files(paths: list[Path]) -> list[list[Any]]:
+    """The names and sizes of all files of a log."""
+    found = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    return [[file.name, file.stat().st_size] for file in found if file.is_file()]
+
+
+def _of_replay(run: Run) -> dict[str, Any]:
+    told = run.settings
+    scale, lead = 1e4 if told["clicks"] else 1.0, told["estimates"][told["leading"]]
+    return {
+        "lines": run.rounds,
+        "ctr": scale * lead["value"],
+        "interval": [scale * lead["low"], scale * lead["high"]],
+        "last": {name: values[-1] for name, values in run.traces.items() if values},
+        "us": run.microseconds,
+        **{name: told[name] for name in TOLD},
+    }
+
+
+def _table(rows: dict[str, dict[str, Any]], following: str) -> None:
+    """The best policy first; below, which estimate that is, and the others beside it."""
+    first = next(iter(rows.values()))
+    unit, scale = ("clicks in 10,000", 1e4) if first["clicks"] else ("reward a line", 1.0)
+    notes = [
+        f"Of {first['lines']:,} lines, those that counted were learned; the best policy first.",
+        f"Estimate: {first['leading']}, {WORDS[first['leading']]}. Taken since {first['why']}.",
+        f"Estimated: {first['estimated']}.",
+        *(f"Warning: {text}." for text in dict.fromkeys(text for row in rows.values() for text in row["warnings"])),
+    ]
+    cells = []
+    for name in sorted(rows, key=lambda name: (isnan(rows[name]["ctr"]), -rows[name]["ctr"])):
+        row = rows[name]
+        low, high = map(_number, row["interval"])
+        cells.append([name, _number(row["ctr"]), f"{low} to {high}", f"{row['evaluations']:,}", f"{row['us']:.2f}"])
+        if len(row["estimates"]) > 1:
+            all_of = ", ".join(f"{kind} {_number(scale * one['value'])}" for kind, one in row["estimates"].items())
+            support = f"largest weight {row['largest_weight']:.3g}, {row['without_support']:.1%} without support"
+            notes.append(f"{name}: {all_of}; effective {row['effective']:,.0f} lines, {support}.")
+    print_table(["policy", unit, "95% interval", "counted", "µs a line"], cells, notes=[*notes, following])
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.5f}"
+
+
+@app.command(epilog=common.POLICIES)
+def simulate(
+    policy: Annotated[str, typer.Option(metavar="A,B,...", help="Names of policies, as below.")],
+    kind: Annotated[
+        Literal["fixed-arms", "churning-pool", "fresh-contexts"],
+        typer.Option("--bandit", help="Where the arms come from."),
+    ] = "fixed-arms",
+    dim: Annotated[int, whole("Number of features.", 1, 10**7)] = 50,
+    arms: Annotated[int, whole("Arms on offer in a round.", 1, 10**6)] = 100,
+    rounds: Annotated[int, whole("Rounds of a run.", 1, 10**9)] = 10_000,
+    seeds: Annotated[int, whole("Runs of each policy, on as many bandits.", 1, 10**6)] = 10,
+    seed: common.FirstSeed = 0,
+    sigma: Annotated[float, typer.Option(metavar="NUMBER", help="Standard deviation of the noise.")] = 0.3,
+    reward: Annotated[Literal["gaussian", "bounded", "bernoulli"], typer.Option(help="Kind of noise.")] = "gaussian",
+    nnz: Annotated[int | None, whole("Non-zeros of an arm; fresh-contexts only.")] = None,
+    kappa: common.Kappa = None,
+    out: Annotated[Path | None, typer.Option(file_okay=False, help="Folder for one JSON file a run.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play simulated bandits, and compare the regret of policies.
+
+    Without --kappa the paper's policies take 1 and the others estimate it. All policies of a seed meet the same arms
+    and the same noise. A folder with runs of other settings is refused.
+
+    \b
+    Examples:
+      driftls simulate --policy linucb,flinucb-gd,flinucb-saga --dim 50 --arms 100 --rounds 10000 --seeds 20
+      driftls simulate --bandit fresh-contexts --dim 1000 --nnz 8 --policy linucb-auto,random --seeds 5 --json
+      driftls simulate --bandit churning-pool --policy linucb-exact --kappa 0.6 --out runs
+    """  # noqa: D301
+    from driftls.errors import SettingsError
+    from driftls.parallel import claim_folder
+    from driftls.policies.registry import make
+    from driftls.report import plus_minus
+    from driftls.simulation import simulate as play
+    from driftls.study.plan import Bandit
+
+    names = list(dict.fromkeys(name.strip() for name in policy.split(",")))
+    problem: dict[str, Any] = {"dim": dim, "arms": arms, "rounds": rounds, "nnz": nnz, "sigma": sigma, "reward": reward}
+    try:
+        bandits = Bandit(name=kind, kind=kind, **problem)
+    except ValueError as error:
+        raise SettingsError(f"{str(error).rstrip('.')}.") from None
+    for name in names:  # what cannot be played is told before the first run
+        # and compiled: no run's time includes that
+        play(make(name, dim, kappa=kappa, seed=seed), bandits.environment(seed), 2)
+    asked = {"bandit": kind, **problem, "kappa": kappa}
+    if out is not None:
+        claim_folder(out, asked)
+    runs: dict[str, list[Run]] = {name: [] for name in names}
+    files = []
+    with common.telling() as tell:
+        for k, (name, number) in enumerate((name, seed + i) for name in names for i in range(seeds)):
+            run = play(
+                make(name, dim, kappa=kappa, seed=number),
+                bandits.environment(number),
+                rounds,
+                name=name,
+                seed=number,
+                tracking=name != "random",
+                progress=lambda done: tell(k * rounds + done, len(names) * seeds * rounds, name, f"seed {number}"),  # noqa: B023
+            )
+            runs[name].append(run)
+            if out is not None:
+                files.append(out / f"{name}-{number}.json")
+                run.save(files[-1])
+    rows = {name: _of_simulation(of_policy) for name, of_policy in runs.items()}
+    if as_json:
+        print_result(as_json, {**asked, "seeds": [seed, seed + seeds - 1], "policies": rows, "files": files})
+        return
+    of = "1 seed, so there is no interval" if seeds == 1 else f"{seeds} seeds with 95% intervals"
+    keep = "Next: --out runs keeps the runs, and driftls report runs draws them."
+    notes = [
+        f"Means over {of}, after {rounds:,} rounds; the least regret first.",
+        "Tracking error is the distance of theta from the exact solution, relative to that of theta = 0.",
+        f"Next: driftls report {out}" if out else keep,
+    ]
+    cells = []
+    for name, row in sorted(rows.items(), key=lambda item: item[1]["regret"]):
+        tracking = "" if row["tracking_error"] is None else f"{row['tracking_error']:.4f}"
+        regret = plus_minus(row["regret"], row["interval"] or float("inf"))
+        cells.append([name, regret, f"{row['reward']:,.1f}", tracking, f"{row['us']:.2f}"])
+    print_table(["policy", "regret", "reward", "tracking error", "µs a round"], cells, notes=notes)
+
+
+def _of_simulation(runs: list[Run]) -> dict[str, Any]:
+    """Means over the runs of one policy; no interval for one run."""
+    from driftls.run import interval
+
+    means = {name: interval([run.last(name) for run in runs]) for name in runs[0].traces}
+    return {
+        "regret": means["regret"][0],
+        "interval": means["regret"][1] if len(runs) > 1 else None,
+        "reward": means["reward"][0],
+        "tracking_error": means.get("relative_tracking_error", [None])[0],
+        "us": sum(run.microseconds for run in runs) / len(runs),
+    }
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(exists=True, help="Files of runs, or folders of them.")],
+    out: Annotated[Path, typer.Option(dir_okay=False, help="The page.")] = Path("report.html"),
+    figures: common.Figures = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare your own runs on one page.
+
+    Runs are the JSON files that `driftls simulate --out`, `driftls replay --out` and `Run.save` write. Those of one
+    problem are drawn together: each trace against the rounds, the mean over seeds with its 95% interval.
+
+    \b
+    Examples:
+      driftls report runs
+      driftls report runs/*.json --out compared.html
+      driftls report runs --figures figures --json
+    """  # noqa: D301
+    from driftls import report as stage
+    from driftls.errors import InputError
+    from driftls.run import Run
+
+    paths = [file for path in runs for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    if not paths:
+        raise InputError(f"{runs[0]}: expected runs, but the folder holds no JSON file. Pass what `--out` wrote.")
+    page = stage.of_runs([Run.load(path) for path in paths], stage.how(files=str(len(paths))))
+    files = stage.write(page, out, figures=figures)
+    found = [f"{section.title}: {section.found}" if section.found else section.title for section in page.sections]
+    print_result(as_json, {"runs": len(paths), "files": files, **page.data()}, *found, f"Next: open {out}")
