@@ -14,7 +14,7 @@ from driftls.study.results import Row, effects, leaderboard
 def row(policy, seed, regret, *, stage="report", cost=1.0, error="", **knobs):
     return Row(
         stage=stage, problem="p", policy=policy, knobs=knobs, seed=seed, rounds=2, points=[1, 2],
-        values={"regret": regret}, traces={"regret": [0.0, regret]}, microseconds=cost,
+        traces={"regret": [0.0, regret]}, microseconds=cost,
         key=f"{policy}{seed}{knobs}", error=error,
     )  # fmt: skip
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from driftls.report import Dot, Dots, Item, Line, Lines, Page, Section, Table, number, over_rounds, plus_minus
+from driftls.report import Dot, Dots, Item, Page, Section, Table, number, over_rounds, plus_minus
 from driftls.run import interval
 from driftls.study.plan import LARGER_IS_BETTER, Plan
 from driftls.study.results import LeaderboardRow, Row, effects, leaderboard
@@ -16,15 +15,21 @@ __all__ = ["metric_name", "page_of"]
 
 
 def page_of(plan: Plan, rows: Sequence[Row], how: dict[str, str] | None = None) -> Page:
-    """One section a problem, and one on the plan."""
+    """One section a problem."""
     metric = plan.metrics[0]
     board = leaderboard(rows, metric, larger=LARGER_IS_BETTER[metric])
     sections = [
         _problem(rank, list(group), [row for row in rows if row.problem == problem], plan)
         for rank, (problem, group) in enumerate(groupby(board, key=lambda one: one.problem), 1)
     ]
-    lead = f"{len(rows)} runs. {plan.split} Intervals are 95%, over what was reported: seeds, or days of a log."
-    return Page("A study", lead, [*sections, _split(plan, rows)], how or {})
+    search = (
+        f"Settings by {plan.search.method} search; after each rung the best {plan.search.keep:.0%} by "
+        f"{metric_name(metric)} went on to more seeds or days."
+    )
+    lead = (
+        f"{len(rows)} runs. {plan.split} {search} Intervals are 95%, over what was reported: seeds, or days of a log."
+    )
+    return Page("A study", lead, sections, how or {})
 
 
 def _problem(rank: int, board: list[LeaderboardRow], rows: list[Row], plan: Plan) -> Section:
@@ -33,7 +38,7 @@ def _problem(rank: int, board: list[LeaderboardRow], rows: list[Row], plan: Plan
     for row in sorted(rows, key=lambda row: row.policy):
         if row.stage == "report" and not row.error:
             reported.setdefault(row.policy, []).append(row)
-    items: list[Item] = [_board(rank, board, word), _costs(rank, board, word)]
+    items: list[Item] = [_board(rank, board, word)]
     items += [over_rounds(f"{rank}-{name}", name, metric_name(name), reported) for name in plan.metrics]
     caption = "Over all tuning runs with this value, whatever the other knobs; settings stopped early have fewer runs."
     for (_, policy, knob), values in effects(rows, plan.metrics[0]).items():
@@ -59,33 +64,6 @@ def _board(rank: int, board: list[LeaderboardRow], word: str) -> Table:
         "these very runs, so differences to it lean towards being too large."
     )
     return Table(f"{rank}-board", "Leaderboard", head, cells, note)
-
-
-def _costs(rank: int, board: list[LeaderboardRow], word: str) -> Lines:
-    """Each policy is an interval above its cost."""
-    lines = []
-    for colour, one in enumerate((one for one in board if math.isfinite(one.mean)), 1):
-        half = one.half if math.isfinite(one.half) else 0.0
-        lines.append(Line(one.policy, [one.microseconds] * 2, [one.mean - half, one.mean + half], colour))
-    caption = "Choosing and learning together; times are of workers that share a machine."
-    return Lines(f"{rank}-cost", f"{word.capitalize()} against cost", caption, "µs a round", word, lines, "x")
-
-
-def _split(plan: Plan, rows: Sequence[Row]) -> Section:
-    """What was tuned, where, and how many settings got how far."""
-    cells = []
-    for (problem, policy), group in groupby(
-        sorted(rows, key=lambda row: (row.problem, row.policy)), key=lambda row: (row.problem, row.policy)
-    ):
-        tuned = Counter(row.setting for row in group if row.stage == "tune")
-        reach = ", ".join(f"{many} on {runs}" for runs, many in sorted(Counter(tuned.values()).items(), reverse=True))
-        cells.append([problem, policy, str(len(tuned)) if tuned else "fixed", reach])
-    text = [
-        f"{plan.split} Settings by {plan.search.method} search; after each rung the best {plan.search.keep:.0%} by "
-        f"{metric_name(plan.metrics[0])} went on to more seeds or days."
-    ]
-    head = ["problem", "policy", "settings", "settings on runs"]
-    return Section("split", "What was tuned where", text, [Table("split", "Tuning", head, cells)])
 
 
 def metric_name(metric: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import product
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,23 +14,21 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-import driftls.paper
 from driftls.environments import ChurningPool, FixedArms, FreshContexts, Pool
 from driftls.errors import DriftlsError, SettingsError
 from driftls.features import FeatureMap, UserOnly, from_header
 from driftls.policies import Policy, SharedPolicy
-from driftls.policies.registry import POLICIES, SETTINGS, as_disjoint, make
-from driftls.study.search import most_runs
+from driftls.policies.registry import SETTINGS, as_disjoint, make
 
 __all__ = ["Bandit", "Log", "Plan", "PolicySpec", "Problem", "Range", "Search", "Seeds", "build", "units"]
 
-assert driftls.paper  # which adds the paper's policies to the registry
 KINDS: dict[str, Callable[..., Pool]] = {
     "fixed-arms": FixedArms,
     "churning-pool": ChurningPool,
     "fresh-contexts": FreshContexts,
 }
 MOST_ENTRIES = 10**8  # of the arms of a bandit: 0.8 GB
+ROUNDING = 1e-9  # 0.1**-2 is a little more than 100
 LARGER_IS_BETTER = {"regret": False, "reward": True, "ctr": True, "relative_tracking_error": False}
 
 Whole = Annotated[int, Meta(ge=1)]
@@ -58,12 +57,10 @@ class Range(Strict, frozen=True):
         """The value so far along the range."""
         if self.scale == "log":
             return float(self.low * (self.high / self.low) ** share)
-        return self.low + share * (self.high - self.low)
+        return float(self.low + share * (self.high - self.low))
 
-    def grid(self) -> list[float]:
-        """Evenly spaced points, both ends among them."""
-        spaced = np.geomspace if self.scale == "log" else np.linspace
-        return [float(value) for value in spaced(self.low, self.high, self.points)]
+
+Choice = float | Annotated[list[float], Meta(min_length=1)] | Range
 
 
 class Span(Strict, frozen=True):
@@ -93,12 +90,38 @@ class Seeds(Strict, frozen=True):
 
 
 class Search(Strict, frozen=True):
-    """How settings are found: all of a grid, or so many draws; `keep` survive a rung (see search.py)."""
+    """How settings are found: all of a grid, or so many draws; and which of them are given up early.
+
+    Successive halving over tuning units (seeds, or days of a log): a rung gives all settings that are left the same first
+    units; the best `keep` of them, by the mean of the first metric, go on. A rung is cut when all of its runs are there,
+    so the order in which they finish does not matter; runs of earlier rungs are used again.
+    """
 
     method: Literal["grid", "random"] = "grid"
     draws: Whole = 16
     keep: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.5
     seed: Seed = 0
+
+    def rungs(self, settings: int, units: int) -> list[tuple[int, int]]:
+        """How many settings meet the first how many units, rung after rung: at least two, and in the last one all units.
+
+        >>> Search(keep=0.5).rungs(8, units=4)
+        [(8, 1), (4, 2), (2, 4)]
+        >>> Search(keep=1.0).rungs(8, units=4)
+        [(8, 4)]
+        """
+        left, keep = [settings], self.keep
+        while 2 <= (after := ceil(left[-1] * keep - ROUNDING)) < left[-1] and units * keep ** len(left) >= 1 - ROUNDING:
+            left.append(after)
+        return [(count, ceil(units * keep**cuts - ROUNDING)) for cuts, count in zip(reversed(range(len(left))), left)]
+
+    def most_runs(self, settings: int, *, tune: int, report: int) -> int:
+        """Runs of a policy on one problem: tuning where there is a choice, then reporting the setting that was found."""
+        if settings == 1:
+            return report
+        plan = self.rungs(settings, tune)
+        before = [0, *(units for _, units in plan)]
+        return report + sum(left * (units - done) for (left, units), done in zip(plan, before))
 
 
 class Bandit(Strict, frozen=True):
@@ -194,51 +217,37 @@ class PolicySpec(Strict, frozen=True):
     """A policy by name, and its knobs, each of which is fixed (a number), listed or searched."""
 
     policy: str
-    knobs: dict[str, Any] = {}
-
-    def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise ValueError(f"policy {self.policy!r} is not one of {', '.join(POLICIES)}")
-        for knob in self.knobs:
-            if knob not in self.known:
-                raise ValueError(f"{self.policy} has no knob {knob!r}; it has: {', '.join(self.known) or 'none'}")
-            self.choices(knob)
-
-    @property
-    def known(self) -> dict[str, type]:
-        """The knobs that this policy has, float or int; the paper's policies have kappa alone."""
-        return SETTINGS[self.policy]
-
-    def choices(self, knob: str) -> list[float] | Range:
-        """What a knob can be: one value, those listed, or a range."""
-        kind = Annotated[list[float], Meta(min_length=1)] | Range | float
-        try:
-            value = msgspec.convert(self.knobs[knob], kind)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"knob {knob!r}: {error}") from None
-        return [value] if isinstance(value, float) else value
+    knobs: dict[str, Choice] = {}
 
     @property
     def tuned(self) -> list[str]:
         """The knobs of which there is more than one value."""
-        return [knob for knob in self.knobs if isinstance(self.knobs[knob], list | dict)]
+        return [knob for knob, of in self.knobs.items() if not isinstance(of, float)]
 
     def settings(self, search: Search, number: int) -> list[Knobs]:
         """All settings of this, the `number`-th, policy, without repetitions."""
-        choices = {knob: self.choices(knob) for knob in self.knobs}
-        rows: Iterable[Sequence[float]]
+        rows: Iterable[Iterable[float]]
         if search.method == "grid":
-            rows = product(*(values.grid() if isinstance(values, Range) else values for values in choices.values()))
+            rows = product(*map(_grid, self.knobs.values()))
         else:
-            rng = np.random.default_rng([search.seed, number])
-            shares = rng.random((search.draws if self.tuned else 1, len(choices)))
-            rows = [[_drawn(of, float(u)) for of, u in zip(choices.values(), row)] for row in shares]
-        found = []
-        for row in rows:
-            knobs = {knob: round(value) if self.known[knob] is int else value for knob, value in zip(choices, row)}
-            if knobs not in found:
-                found.append(knobs)
-        return found
+            shares = np.random.default_rng([search.seed, number]).random((search.draws, len(self.knobs)))
+            rows = (map(_drawn, self.knobs.values(), row) for row in shares.tolist())
+        kinds = [SETTINGS.get(self.policy, {}).get(knob) for knob in self.knobs]
+        unique = dict.fromkeys(tuple(round(v) if kind is int else v for v, kind in zip(row, kinds)) for row in rows)
+        return [dict(zip(self.knobs, values)) for values in unique]
+
+
+def _grid(of: Choice) -> list[float]:
+    if isinstance(of, Range):
+        return [of.at(share) for share in np.linspace(0.0, 1.0, of.points)]
+    return of if isinstance(of, list) else [of]
+
+
+def _drawn(of: Choice, share: float) -> float:
+    if isinstance(of, Range):
+        return of.at(share)
+    listed = _grid(of)
+    return listed[int(share * len(listed))]
 
 
 class Plan(Strict, frozen=True):
@@ -300,16 +309,7 @@ class Plan(Strict, frozen=True):
             raise ValueError("metrics: ctr is a metric of logs; bandits have regret and reward")
         if "relative_tracking_error" in self.metrics and any(spec.policy == "random" for spec in self.policies):
             raise ValueError("metrics: random follows no theta, so it has no relative_tracking_error")
-        self._check_settings()
-
-    @property
-    def problems(self) -> list[Problem]:
-        """Bandits and logs."""
-        return [*self.bandits, *self.logs]
-
-    def _check_settings(self) -> None:
-        """Build every setting once, and count the runs."""
-        runs = 0
+        runs = 0  # every setting is built once, and the runs are counted
         for number, spec in enumerate(self.policies):
             settings = spec.settings(self.search, number)
             for problem in self.problems:
@@ -321,9 +321,14 @@ class Plan(Strict, frozen=True):
                         build(spec.policy, knobs, problem, 0)
                     except DriftlsError as error:
                         raise ValueError(f"policies[{number}] with {knobs} on {problem.name!r}: {error}") from None
-                runs += most_runs(len(settings), self.search.keep, tune=tune, report=report)
+                runs += self.search.most_runs(len(settings), tune=tune, report=report)
         if runs > self.budget:
             raise ValueError(f"budget: the study takes up to {runs} runs, but {self.budget} are allowed")
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Bandits and logs."""
+        return [*self.bandits, *self.logs]
 
     @property
     def split(self) -> str:
@@ -344,10 +349,6 @@ class Plan(Strict, frozen=True):
             fixed = [f"{knob}={value:g}" for knob, value in spec.knobs.items() if knob not in spec.tuned]
             labels.append(" ".join([spec.policy, *fixed]) if names.count(spec.policy) > 1 else spec.policy)
         return labels
-
-
-def _drawn(of: list[float] | Range, share: float) -> float:
-    return of.at(share) if isinstance(of, Range) else of[int(share * len(of))]
 
 
 def _words(seeds: list[int]) -> str:

@@ -30,13 +30,17 @@ class Row(Struct, frozen=True, kw_only=True):
     knobs: dict[str, float]
     seed: int
     rounds: int
-    values: dict[str, float]
     points: list[int]
     traces: dict[str, list[float]]
     microseconds: float
     key: str
     day: str = ""
     error: str = ""
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Each metric at the end; NaN where the run failed."""
+        return {name: trace[-1] if trace else NAN for name, trace in self.traces.items()}
 
     @property
     def unit(self) -> str | int:
@@ -59,9 +63,8 @@ def write(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
     records = []
     for row in rows:
         record = msgspec.to_builtins(row)
-        values, traces = record.pop("values"), record.pop("traces")
-        traces = {f"{name}_trace": trace for name, trace in traces.items()}
-        records.append({**record, "knobs": json.dumps(record["knobs"]), **values, **traces})
+        traces = {f"{name}_trace": trace for name, trace in record.pop("traces").items()}
+        records.append({**record, "knobs": json.dumps(record["knobs"]), **row.values, **traces})
     with atomic(path) as part:
         pq.write_table(pa.Table.from_pylist(records), part)
 
@@ -140,12 +143,11 @@ def holm(values: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    known = sorted((value, place) for place, value in enumerate(values) if value == value)
-    adjusted, largest = [NAN] * len(values), 0.0
-    for rank, (value, place) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - rank) * value))
-        adjusted[place] = largest
-    return adjusted
+    order = np.argsort(values)[: np.sum(~np.isnan(values))]  # a NaN sorts last
+    adjusted = np.full(len(values), NAN)
+    steps = np.asarray(values)[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return [float(p) for p in adjusted]
 
 
 def effects(rows: Iterable[Row], metric: str) -> dict[tuple[str, str, str], dict[float, list[float]]]:

@@ -19,8 +19,7 @@ from driftls.parallel import Cached, claim_folder, file_digest, key_of
 from driftls.run import Run
 from driftls.simulation import simulate
 from driftls.study.plan import LARGER_IS_BETTER, Bandit, Knobs, Plan, Problem, build, units
-from driftls.study.results import NAN, Row, write
-from driftls.study.search import best, rungs
+from driftls.study.results import Row, write
 
 __all__ = ["Task", "execute", "run_study"]
 
@@ -53,8 +52,7 @@ class Task(Struct, frozen=True, kw_only=True):
 def execute(task: Task) -> Run:
     """Carry out a task; a setting that fails gives a partial run that says why."""
     problem = task.problem
-    sparse = problem.nnz is not None if isinstance(problem, Bandit) else problem.features["kind"]
-    shape = (task.policy, getattr(problem, "kind", None), sparse)
+    shape = (task.policy, problem.kind if isinstance(problem, Bandit) else problem.features["kind"])
     if shape not in _WARMED:  # two rounds first in every process: no time of a run includes compiling its kernels
         _WARMED.add(shape)
         _played(task, 2)
@@ -72,22 +70,41 @@ def _played(task: Task, rounds: int | None) -> Run:
         asked = [name for name in METRICS if name in task.metrics or f"relative_{name}" in task.metrics]
         lines, policies = rounds or problem.lines, {task.policy: policy}
         runs = replay(policies, task.day, features=problem.made(), metrics=asked, limit=lines, seed=task.seed)
-        return cast(Run, runs[task.policy])
     except DriftlsError as error:
         nothing: dict[str, Any] = {"rounds": 0, "points": [], "traces": {}, "seconds": {}, "partial": True}
         why = {"error": f"{type(error).__name__}: {error}"}
         return Run(policy=task.policy, problem=problem.name, seed=task.seed, settings=why, **nothing)
+    if runs[task.policy].partial:  # a replay ends early and in order at Ctrl-C, which is meant for the study
+        raise KeyboardInterrupt
+    return cast(Run, runs[task.policy])
 
 
 def _row(task: Task, run: Run, stage: str, label: str) -> Row:
     """What a study keeps of a run; of its time, not that of reading and measuring."""
-    which: dict[str, Any] = {"problem": task.problem.name, "policy": label, "knobs": task.knobs, "seed": task.seed}
-    which |= {"key": task.key, "day": "/".join(Path(task.day).parts[-2:]), "error": run.settings.get("error", "")}
-    values = {metric: NAN if run.partial else run.last(metric) for metric in task.metrics}
-    traces = {metric: run.traces.get(metric, []) for metric in task.metrics}
-    cost = NAN if run.partial else run.microseconds
-    found: dict[str, Any] = {"rounds": run.rounds, "points": run.points, "traces": traces, "values": values}
-    return Row(stage=stage, microseconds=cost, **which, **found)
+    return Row(
+        stage=stage,
+        problem=task.problem.name,
+        policy=label,
+        knobs=task.knobs,
+        seed=task.seed,
+        day="/".join(Path(task.day).parts[-2:]),
+        key=task.key,
+        rounds=run.rounds,
+        points=run.points,
+        traces={metric: run.traces.get(metric, []) for metric in task.metrics},
+        microseconds=float("nan") if run.partial else run.microseconds,
+        error=run.settings.get("error", ""),
+    )
+
+
+def best(scores: Any, count: int, *, larger: bool) -> list[int]:
+    """Positions of the best `count`, in their order of listing, which also decides between equals; a NaN is the worst.
+
+    >>> best([3.0, 1.0, float("nan"), 1.0], 2, larger=False)
+    [1, 3]
+    """
+    worth = -np.asarray(scores) if larger else np.asarray(scores)
+    return sorted(np.argsort(worth, kind="stable")[:count].tolist())  # a NaN sorts last
 
 
 @dataclass
@@ -165,8 +182,7 @@ def run_study(
         for tuning, rows in zip(here, finish("tune", f"tune {rung}", here, rung)):
             means = np.array([row.values[metric] for row in rows]).reshape(len(tuning.left), -1).mean(axis=1)
             count = tuning.rungs[rung][0] if rung < len(tuning.rungs) else 1  # after the last, the best alone
-            chosen = best(means.tolist(), count, larger=LARGER_IS_BETTER[metric])
-            tuning.left = [tuning.left[place] for place in chosen]
+            tuning.left = [tuning.left[place] for place in best(means, count, larger=LARGER_IS_BETTER[metric])]
     finish("report", "report", tunings)
     write(list(found.values()), out / "results.parquet")
     return list(found.values())
@@ -186,6 +202,6 @@ def _tunings(plan: Plan) -> list[_Tuning]:
         many = len(units(problem, "tune", plan.seeds))
         for number, (spec, label) in enumerate(zip(plan.policies, plan.labels)):
             settings = spec.settings(plan.search, number)
-            steps = rungs(len(settings), plan.search.keep, many) if len(settings) > 1 else []
+            steps = plan.search.rungs(len(settings), many) if len(settings) > 1 else []
             found.append(_Tuning(label, spec.policy, problem, settings, steps))
     return found
