@@ -216,9 +216,9 @@ def test_a_row_is_the_arm_that_was_shown(days, make):
 def test_all_shards_give_an_article_the_same_block(days):
     paths = logs.read(days).paths
     assert len(paths) == 2
-    features = with_articles(UserArmCrosses(136, articles=80), paths, workers=1)
+    features = with_articles(UserArmCrosses(136, articles=80), paths)
     known = features.to_header()["ids"]
-    assert set(known) == {int(i) for event in logs.read(days) for i in event.arms}
+    assert set(known) == {event.arm for event in logs.read(days)}
     for path in reversed(paths):
         list(shown_rows(path, features))
     assert features.to_header()["ids"] == known
@@ -260,10 +260,10 @@ def test_files_that_cannot_all_be_read_leave_policy_and_features_as_they_were(da
 
 def test_articles_that_features_know_keep_their_blocks(days):
     paths = [str(path) for path in logs.read(days).paths]
-    ids = sorted({int(i) for event in logs.read(days) for i in event.arms})
-    features = UserArmCrosses(3, articles=80, constant=True)
+    ids = sorted({event.arm for event in logs.read(days)})
+    features = UserArmCrosses(136, articles=80, constant=True)
     features.follow({"ids": [10**6, ids[-1]]})
-    assert with_articles(features, paths, workers=1).to_header()["ids"][:2] == [10**6, ids[-1]]
+    assert with_articles(features, paths).to_header()["ids"][:2] == [10**6, ids[-1]]
     assert features.to_header()["ids"] == [10**6, ids[-1]], "what was given is not changed"
 
 

@@ -6,6 +6,7 @@ Shards are put together in their order, so two workers and eight give the same b
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -62,7 +63,7 @@ class Sums:
         """Add the rows of another shard."""
         self.A += other.A
         self.b += other.b
-        self.yy, self.n = self.yy + other.yy, self.n + other.n
+        self.yy, self.n, self.sparse = self.yy + other.yy, self.n + other.n, other.sparse
 
 
 def fit(
@@ -101,22 +102,18 @@ def fit(
     """
     _check(policy, policy.dim)
     by_id, dim, known = isinstance(policy, DisjointLinUCB), policy.dim, None
-    where: dict[str, Any] = {"workers": workers, "cluster": cluster}
     if read is None:
         if policy.features is None:
             raise SettingsError("fit needs `read`, or a policy that was built with features=, for files of a log.")
-        known = with_articles(policy.features, shards, disjoint=by_id, **where)
+        known = with_articles(policy.features, shards, disjoint=by_id)
         dim = max(known.dim, dim) if known.grows else dim
         _check(policy, dim)
         read = partial(shown_rows, features=known, disjoint=by_id)
     work = partial(_sums, read=read, dim=dim, by_id=by_id)
-    total: dict[Any, Sums] = {}
-    for of_shard in parallel.in_order(parallel.parallel_map(work, list(shards), **where)):
+    total: dict[Any, Sums] = defaultdict(partial(Sums, dim))
+    for of_shard in parallel.in_order(parallel.parallel_map(work, list(shards), workers=workers, cluster=cluster)):
         for name, sums in of_shard.items():
-            if name in total:
-                total[name].add(sums)
-            else:
-                total[name] = sums
+            total[name].add(sums)
         if progress is not None:
             progress(sum(sums.n for sums in of_shard.values()))
     if not total:
@@ -125,12 +122,7 @@ def fit(
         policy.features.follow(known.to_header())
     policy.grow(dim)
     for name, sums in total.items():
-        fill, errors = _solution(policy.tracker, sums)
-        of_rows: dict[str, Any] = {"sparse": sums.sparse, "squares": np.diag(sums.A), "n": sums.n, "errors": errors}
-        if isinstance(policy, DisjointLinUCB):
-            policy.warm(name, fill, **of_rows)
-        else:
-            policy.warm(fill, **of_rows)
+        policy.warm(*([name] if by_id else []), **_told(policy.tracker, sums))
     return Fit(policy, sum(sums.n for sums in total.values()))
 
 
@@ -175,23 +167,14 @@ def shown_rows(
         yield rows, block.reward, ids
 
 
-def with_articles(features: FeatureMap, paths: Sequence[str], *, disjoint: bool = False, **where: Any) -> FeatureMap:
-    """A copy that knows every article or name of the log, so that all shards number them alike; others as they are."""
-    if features.grows:
+def with_articles(features: FeatureMap, paths: Sequence[str], *, disjoint: bool = False) -> FeatureMap:
+    """A copy that knows every article or name that the log shows, so that all shards number them alike; others as they are."""
+    if features.grows or isinstance(features, UserArmCrosses):
         features = from_header(features.to_header())
         for path in paths:
             for _ in shown_rows(path, features, disjoint=disjoint):
                 pass
-    if not isinstance(features, UserArmCrosses):
-        return features
-    found: dict[int, None] = dict.fromkeys(features.numbers.of)
-    for ids in parallel.in_order(parallel.parallel_map(_articles, list(paths), **where)):
-        found |= dict.fromkeys(ids)
-    return from_header({**features.to_header(), "ids": list(found)})
-
-
-def _articles(path: str) -> list[int]:
-    return list(dict.fromkeys(i for block in logs.read(path).blocks() for i in block.pool_ids.tolist()))
+    return features
 
 
 # -- sums of a shard, where it is read ---------------------------------------------------------------------------------
@@ -199,14 +182,13 @@ def _articles(path: str) -> list[int]:
 
 def _sums(shard: Any, *, read: Callable[[Any], Rows], dim: int, by_id: bool) -> dict[Any, Sums]:
     """One pass over a shard: sums for each arm id, or one alone."""
-    total: dict[Any, Sums] = {}
+    total: dict[Any, Sums] = defaultdict(partial(Sums, dim))
     for block, y, *ids in read(shard):
         if sp.issparse(block) and block.shape[1] < dim:  # a policy that grows has room for more names
             block = sp.csr_array((block.data, block.indices, block.indptr), shape=(block.shape[0], dim))
         X, y = _checked(block, y, dim)
-        for name, rows in _groups(ids[0]) if by_id else [(None, slice(None))] if len(y) else []:
-            if name not in total:
-                total[name] = Sums(dim)
+        of_all = [(None, slice(None))] if len(y) else []
+        for name, rows in _groups(ids[0]) if by_id else of_all:
             total[name].enter(X[rows], y[rows])
     return total
 
@@ -231,11 +213,14 @@ def _groups(ids: Any) -> list[tuple[Any, Any]]:
     return list(zip(names.tolist(), np.split(order, first[1:])))
 
 
-def _solution(tracker: Tracker, sums: Sums) -> tuple[Callable[[Tracker], None], float]:
-    """What puts the unused tracker where it would stand after all rows, and the sum of their squared errors."""
+def _told(tracker: Tracker, sums: Sums) -> dict[str, Any]:
+    """What brings a model over an unused tracker to where it would stand after all rows."""
     ridge = sums.n * tracker.regularisation(sums.n)  # type: ignore[operator]
     exact = RLS(tracker.dim, regularisation=tracker.regularisation, method="cholesky", **RAW)
     exact.set_sums(sums.A, sums.b, ridge, sums.n)
     theta = exact.theta
     errors = max(0.0, sums.yy - float(theta @ (2.0 * sums.b - sums.A @ theta)))
-    return lambda tracker: tracker.set_sums(sums.A, sums.b, ridge, sums.n), errors
+    return {
+        "fill": lambda tracker: tracker.set_sums(sums.A, sums.b, ridge, sums.n),
+        **{"sparse": sums.sparse, "squares": np.diag(sums.A), "n": sums.n, "errors": errors},
+    }
