@@ -225,6 +225,14 @@ def test_importing_stays_light(module, heavy):
     assert done.stdout == "[]\n"
 
 
+def test_every_name_of_the_top_level_is_there():
+    import driftls as top
+
+    found = {name: getattr(top, name) for name in top.__all__}
+    assert {name for name, thing in found.items() if getattr(thing, "__name__", name) != name} == set()
+    assert set(dir(top)) == {*found, "__all__"}
+
+
 @pytest.mark.parametrize(("module", "package", "extra"), [("typer", "typer and rich", "cli")])
 def test_a_missing_extra_is_named(module, package, extra, tmp_path):
     script = f"import sys; sys.modules[{module!r}] = None; from driftls.__main__ import main; main()"

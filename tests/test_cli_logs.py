@@ -99,9 +99,9 @@ def test_inspect_speaks_json_and_text(day: Path) -> None:
     done = driftls("inspect", day, "--json")
     assert json.loads(done.stdout) == expected
     text = driftls("inspect", day).stdout
-    assert re.search(r"^lines +3,000: 3,000 events, 0 broken$", text, re.M)
-    assert re.search(r"^time +2011-10-01 23:5\d:\d\d to 2011-10-02 23:5\d:\d\d UTC$", text, re.M)
-    assert re.search(rf"^clicks +{expected['clicks']:g}, a rate of {expected['ctr']:.5f}$", text, re.M)
+    assert re.search(r"^lines +3,000: 3,000 events, 0 broken *$", text, re.M)
+    assert re.search(r"^time +2011-10-01 23:5\d:\d\d to 2011-10-02 23:5\d:\d\d UTC *$", text, re.M)
+    assert re.search(rf"^clicks +{expected['clicks']:g}, a rate of {expected['ctr']:.5f} *$", text, re.M)
     assert re.search(rf"^uniform by arm +p = {expected['logging']['uniform_arms']['p']:.3g} ", text, re.M)
     assert re.search(r"^replay +matched lines can be counted: nothing speaks against uniform showing", text, re.M)
 

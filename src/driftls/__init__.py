@@ -23,40 +23,24 @@ _WHERE = {
     "driftls.evaluation": ("evaluate",),
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names}
-__all__ = ["__version__", *sorted(_MODULE_OF)]
+__all__ = [
+    "CD", "GD", "OLS", "RLS", "SAG", "SAGA", "SVRG", "AutoDiscount", "CentredWidth", "CrossedArms", "Diagonal",
+    "DiagonalWidth", "DisjointLinUCB", "ExactWidth", "Features", "Greedy", "Growing", "LinTS", "LinUCB", "Normalised",
+    "PhiWidth", "Power", "Random", "Reservoir", "SharedPolicy", "Window", "__version__", "evaluate", "load", "replay",
+    "ridge", "simulate",
+]  # fmt: skip
 
 if TYPE_CHECKING:
-    from driftls.evaluation import evaluate as evaluate
-    from driftls.features import CrossedArms as CrossedArms
-    from driftls.features import Features as Features
-    from driftls.history import Growing as Growing
-    from driftls.history import Reservoir as Reservoir
-    from driftls.history import Window as Window
-    from driftls.log_replay import replay as replay
-    from driftls.policies import DisjointLinUCB as DisjointLinUCB
-    from driftls.policies import Greedy as Greedy
-    from driftls.policies import LinTS as LinTS
-    from driftls.policies import LinUCB as LinUCB
-    from driftls.policies import Random as Random
-    from driftls.policies import SharedPolicy as SharedPolicy
-    from driftls.policies.registry import load as load
-    from driftls.schedules import Normalised as Normalised
-    from driftls.schedules import Power as Power
-    from driftls.schedules import ridge as ridge
-    from driftls.simulation import simulate as simulate
-    from driftls.trackers import CD as CD
-    from driftls.trackers import GD as GD
-    from driftls.trackers import OLS as OLS
-    from driftls.trackers import RLS as RLS
-    from driftls.trackers import SAG as SAG
-    from driftls.trackers import SAGA as SAGA
-    from driftls.trackers import SVRG as SVRG
-    from driftls.trackers import AutoDiscount as AutoDiscount
-    from driftls.trackers import Diagonal as Diagonal
-    from driftls.widths import CentredWidth as CentredWidth
-    from driftls.widths import DiagonalWidth as DiagonalWidth
-    from driftls.widths import ExactWidth as ExactWidth
-    from driftls.widths import PhiWidth as PhiWidth
+    from driftls.evaluation import evaluate
+    from driftls.features import CrossedArms, Features
+    from driftls.history import Growing, Reservoir, Window
+    from driftls.log_replay import replay
+    from driftls.policies import DisjointLinUCB, Greedy, LinTS, LinUCB, Random, SharedPolicy
+    from driftls.policies.registry import load
+    from driftls.schedules import Normalised, Power, ridge
+    from driftls.simulation import simulate
+    from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, AutoDiscount, Diagonal
+    from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, PhiWidth
 
 
 def __getattr__(name: str) -> Any:

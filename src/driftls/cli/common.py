@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from textwrap import wrap
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,7 +15,6 @@ try:
     import typer
     from rich import box
     from rich.console import Console
-    from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.table import Table
 except ImportError:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "POLICIES", "R6B_FEATURES", "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Figures", "FirstSeed", "Kappa",
     "LogPaths", "OnError", "Propensity", "Reward", "Seed", "Shown", "Width", "Workers", "app", "counting",
-    "features_of", "opened", "policy_of", "print_pairs", "print_result", "print_table", "telling", "typer", "whole",
+    "features_of", "opened", "policy_of", "print_result", "print_table", "telling", "typer", "whole",
 ]  # fmt: skip
 
 R6B_FEATURES = 136
@@ -122,39 +121,21 @@ def policy_of(name: str, features: FeatureMap, disjoint: bool, kappa: float | No
 # -- results on stdout -------------------------------------------------------------------------------------------------
 
 
-def _console() -> Console:
-    console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=max(console.width, 160))
+LONG = 1000  # columns of what is no terminal: other programs want a line as one line
 
 
-def print_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1, notes: Sequence[str] = ()
-) -> None:
-    """A table with `words` columns of text, then numbers; below, what they mean and what to do next."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *notes: str, words: int = 1) -> None:
+    """A table with `words` columns of text, then numbers, with or without a head; below, notes on it."""
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else LONG)
+    table = Table(box=box.SIMPLE_HEAD if head else None, show_header=bool(head), pad_edge=False, show_edge=False)
     for place, name in enumerate(head):  # on a narrow terminal text is broken, never a number
         number = place >= words
         table.add_column(name, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, row))
-    _console().print(table)
-    print_notes(*notes)
-
-
-def print_pairs(pairs: Iterable[tuple[str, str]], *, notes: Sequence[str] = ()) -> None:
-    """Names, and what is said of each beside them; then what to do next."""
-    console = _console()
-    for name, text in pairs:
-        lines = wrap(text, max(20, console.width - 22)) if console.is_terminal else [text]
-        typer.echo(f"{name:<22}" + f"\n{'':<22}".join(lines))
-    print_notes(*notes)
-
-
-def print_notes(*notes: str) -> None:
-    """Sentences below an empty line, broken where a terminal ends."""
-    console = _console()
+        table.add_row(*row)
+    console.print(table)
     for note in ("", *notes) if notes else ():
-        console.print(note, soft_wrap=not console.is_terminal)
+        console.print(note)
 
 
 def print_result(as_json: bool, result: Any, *lines: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from driftls.cli import common
-from driftls.cli.common import AsJson, LogPaths, OnError, app, counting, print_pairs, print_result, typer, whole
+from driftls.cli.common import AsJson, LogPaths, OnError, app, counting, print_result, print_table, typer, whole
 
 if TYPE_CHECKING:
     from driftls.logs.inspect import Summary, Uniformity
@@ -133,7 +133,7 @@ def inspect(
         names += f" --dim {summary.user_dim}"
     columns = {"shown": shown, "reward": reward, "propensity": propensity}
     names += "".join(f" --{name} {column}" for name, column in columns.items() if column)
-    print_pairs(_rows(summary), notes=[f"Next: driftls replay {names} --policy linucb-auto --policy random"])
+    print_table([], _rows(summary), f"Next: driftls replay {names} --policy linucb-auto --policy random")
 
 
 def _rows(s: Summary) -> list[tuple[str, str]]:

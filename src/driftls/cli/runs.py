@@ -167,7 +167,7 @@ def _table(rows: dict[str, dict[str, Any]], following: str) -> None:
             all_of = ", ".join(f"{kind} {_number(scale * one['value'])}" for kind, one in row["estimates"].items())
             support = f"largest weight {row['largest_weight']:.3g}, {row['without_support']:.1%} without support"
             notes.append(f"{name}: {all_of}; effective {row['effective']:,.0f} lines, {support}.")
-    print_table(["policy", unit, "95% interval", "counted", "µs a line"], cells, notes=[*notes, following])
+    print_table(["policy", unit, "95% interval", "counted", "µs a line"], cells, *notes, following)
 
 
 def _number(value: float) -> str:
@@ -256,7 +256,7 @@ def simulate(
         tracking = "" if row["tracking_error"] is None else f"{row['tracking_error']:.4f}"
         regret = plus_minus(row["regret"], row["interval"] or float("inf"))
         cells.append([name, regret, f"{row['reward']:,.1f}", tracking, f"{row['us']:.2f}"])
-    print_table(["policy", "regret", "reward", "tracking error", "µs a round"], cells, notes=notes)
+    print_table(["policy", "regret", "reward", "tracking error", "µs a round"], cells, *notes)
 
 
 def _of_simulation(runs: list[Run]) -> dict[str, Any]:
