@@ -295,7 +295,7 @@ def test_the_command_writes_a_policy_that_knows_the_log(days, tmp_path):
     [
         (["--policy", "linucbb"], 2, "a policy must be one of"),
         (["--policy", "lints"], 2, "SampleWidth() has to see every row"),
-        (["--policy", "linucb-exact", "--features", "crosses", "--articles", "2"], 3, "room for 2 articles"),
+        (["--policy", "linucb-exact", "--features", "outer"], 3, "user_dim=6"),
         (["--policy", "linucb", "--dim", "5"], 3, "user_dim=5"),
     ],
 )

@@ -255,19 +255,6 @@ class Cached(Generic[Result]):
         """Where a result is kept."""
         return self.folder / f"{key}.json"
 
-    def get(self, key: str) -> Result | None:
-        """A result that is there, and whole."""
-        try:
-            return self._load(self.path(key))
-        except (FileNotFoundError, FileFormatError):  # which costs a job, not all of them
-            return None
-
-    def put(self, key: str, result: Result) -> Result:
-        """Keep a result, and return it as it will be read again."""
-        make_folder(self.folder)
-        self._save(result, self.path(key))
-        return self._load(self.path(key))
-
     def map(
         self,
         function: Callable[[Job], Result],
@@ -278,13 +265,19 @@ class Cached(Generic[Result]):
         progress: Progress | None = None,
     ) -> dict[str, Result]:
         """Results of all jobs by key: those that are there are not done again, new ones are kept as they finish."""
-        found = {key: result for key in jobs if (result := self.get(key)) is not None}
+        found: dict[str, Result] = {}
+        for key in jobs:
+            with suppress(FileNotFoundError, FileFormatError):  # which costs a job, not all of them
+                found[key] = self._load(self.path(key))
         todo = [key for key in jobs if key not in found]
         tell = progress or (lambda done, of: None)
         tell(len(found), len(jobs))
+        make_folder(self.folder)
         with closing(parallel_map(function, [jobs[key] for key in todo], workers=workers, cluster=cluster)) as results:
             for number, result in results:
-                found[todo[number]] = self.put(todo[number], result)
+                path = self.path(todo[number])
+                self._save(result, path)
+                found[todo[number]] = self._load(path)  # what it will be when it is read again
                 tell(len(found), len(jobs))
         return {key: found[key] for key in jobs}
 

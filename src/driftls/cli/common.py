@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from driftls.logs import Log
 
 __all__ = [
-    "POLICIES", "R6B_FEATURES", "Articles", "AsJson", "Cluster", "Dim", "FeatureKind", "Figures", "FirstSeed", "Kappa",
+    "POLICIES", "R6B_FEATURES", "AsJson", "Cluster", "Dim", "FeatureKind", "Figures", "FirstSeed", "Kappa",
     "LogPaths", "OnError", "Propensity", "Reward", "Seed", "Shown", "Width", "Workers", "app", "counting",
     "features_of", "opened", "policy_of", "print_result", "print_table", "telling", "typer", "whole",
 ]  # fmt: skip
@@ -62,11 +62,9 @@ Workers = Annotated[int, whole("Processes on this machine; -1 is one a core.", -
 Cluster = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of a Dask scheduler to use instead.")]
 OnError = Annotated[Literal["raise", "skip"], typer.Option(help="At a broken line: stop, or skip and count it.")]
 FeatureKind = Annotated[
-    Literal["auto", "disjoint", "crosses", "shared", "hashed", "outer"],
-    typer.Option(help="How a visitor and an article make an arm."),
+    Literal["auto", "disjoint", "hashed", "outer"], typer.Option(help="How a visitor and an article make an arm.")
 ]
 Dim = Annotated[int | None, whole("Features of a visitor; if not given, 136, or as many as the log says.", 1, 10**7)]
-Articles = Annotated[int, whole("Most articles, for crosses and shared.", 1, 10**7)]
 Width = Annotated[int, whole("Length of an arm, for hashed.", 1, 10**9)]
 Shown = Annotated[str | None, column(" (CSV, or a JSON object a line): what was shown.")]
 Reward = Annotated[str | None, column(": what it brought.")]
@@ -90,22 +88,19 @@ def opened(paths: Sequence[Path], on_error: str, shown: str | None, reward: str 
     return read_table(paths[0], shown=shown, reward=reward, propensity=propensity, on_error=on_error)
 
 
-def features_of(kind: str, log: Log, dim: int | None, articles: int, width: int) -> tuple[FeatureMap, bool]:
+def features_of(kind: str, log: Log, dim: int | None, width: int) -> tuple[FeatureMap, bool]:
     """The features that were asked for, and whether they are the visitor's alone, for one model an article."""
-    from driftls.features import Features, OuterProduct, UserArmCrosses, UserOnly
+    from driftls.features import Features, OuterProduct, UserOnly
 
-    table, dim = log.format == "table", max(R6B_FEATURES, log.user_dim) if dim is None else dim
-    if kind == "auto":
-        kind = "outer" if log.format == "R6A" else "disjoint"
-    if table and kind not in ("disjoint", "hashed"):
-        raise typer.BadParameter(f"a table takes disjoint or hashed, got {kind}.", param_hint="'--features'")
-    if kind == "disjoint":
-        return Features(width) if table else UserOnly(dim), True
+    if kind == "outer" and log.format == "table":
+        raise typer.BadParameter("a table takes disjoint or hashed, got outer.", param_hint="'--features'")
     if kind == "hashed":
         return Features(width, cross="all"), False
-    return OuterProduct(6, 6) if kind == "outer" else UserArmCrosses(
-        dim, articles=articles, shared=kind == "shared"
-    ), False
+    if kind == "outer" or (kind == "auto" and log.format == "R6A"):
+        return OuterProduct(6, 6), False
+    if log.format == "table":
+        return Features(width), True
+    return UserOnly(max(R6B_FEATURES, log.user_dim) if dim is None else dim), True
 
 
 def policy_of(name: str, features: FeatureMap, disjoint: bool, kappa: float | None, seed: int) -> Any:

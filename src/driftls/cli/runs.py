@@ -39,7 +39,6 @@ def replay(
     propensity: common.Propensity = None,
     features: common.FeatureKind = "auto",
     dim: common.Dim = None,
-    articles: common.Articles = 1000,
     width: common.Width = 1024,
     kappa: common.Kappa = None,
     seed: common.Seed = 0,
@@ -63,10 +62,9 @@ def replay(
     A table (CSV, or a JSON object a line) has a row for each decision: --shown, --reward and --propensity name its columns,
     and all others are the visitor's.
 
-    Features: disjoint (one model an article, the default), crosses (one block an article in one sparse vector),
-    shared (the same behind features that all articles share), outer (products of user and article features, the
-    default for R6A), hashed (visitor, article, its id and features, and all their crosses, as `driftls.Features` hashes
-    them). All policies read the log once, together.
+    Features: disjoint (one model an article, the default), outer (products of user and article features, the default for
+    R6A), hashed (visitor, article, its id and features, and all their crosses, as `driftls.Features` hashes them). All
+    policies read the log once, together.
 
     \b
     Examples:
@@ -88,7 +86,7 @@ def replay(
     if not policy and not warm:
         raise typer.BadParameter("name a policy, or pass a saved one with --warm.", param_hint="'--policy'")
     log = common.opened(paths, on_error, shown, reward, propensity)
-    kind, disjoint = common.features_of(features, log, dim, articles, width)
+    kind, disjoint = common.features_of(features, log, dim, width)
     players = {name: common.policy_of(name, kind, disjoint, kappa, seed) for name in policy or []}
     players |= {path.stem: load(path) for path in warm or []}
     own = None if warm and not policy else kind

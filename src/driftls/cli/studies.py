@@ -112,7 +112,6 @@ def fit(
     out: Annotated[Path, typer.Option(dir_okay=False, help="The file of the policy.")],
     features: common.FeatureKind = "auto",
     dim: common.Dim = None,
-    articles: common.Articles = 1000,
     width: common.Width = 1024,
     kappa: common.Kappa = None,
     seed: common.Seed = 0,
@@ -141,7 +140,7 @@ def fit(
             f"{days}: expected a log as Parquet, got {log.format}. Run: driftls convert {days} --out days"
         )
     paths, begin, done = [str(Path(path).resolve()) for path in log.paths], perf_counter(), count(1)
-    start = common.policy_of(policy, *common.features_of(features, log, dim, articles, width), kappa, seed)
+    start = common.policy_of(policy, *common.features_of(features, log, dim, width), kappa, seed)
     with telling(policy) as tell:
         found = stage.fit(
             start, paths, workers=workers, cluster=cluster, progress=lambda _: tell(next(done), len(paths))
