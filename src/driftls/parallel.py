@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
 import os
 import signal
 import threading
@@ -216,11 +215,9 @@ def _save_json(result: Any, path: Path) -> None:
 
 
 def _json(value: Any, order: Literal["sorted"] | None = None) -> bytes:
-    """Arrays are lists, what is not finite is null, and a function its name and the text of its file."""
+    """Arrays are lists, and what is not finite is null."""
 
     def hook(value: Any) -> Any:
-        if callable(value):
-            return [value.__module__, value.__qualname__, Path(inspect.getfile(value)).read_text(encoding="utf-8")]
         return value.tolist() if hasattr(value, "tolist") else msgspec.to_builtins(value)
 
     return msgspec.json.encode(value, enc_hook=hook, order=order)
@@ -318,7 +315,7 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def key_of(*parts: Any) -> str:
-    """A hash of parts that JSON can hold, the version and the kernels; of a function, its name and its file's text.
+    """A hash of parts that JSON can hold, the version and the kernels.
 
     >>> key_of("a", {"b": 1, "c": 2}) == key_of("a", {"c": 2, "b": 1}) != key_of("a", {"b": 1})
     True

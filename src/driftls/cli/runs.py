@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from driftls.run import Run
 
 INTERRUPTED = 130
-TOLD = [
-    "clicks", "evaluations", "estimated", "leading", "why", "warnings", "estimates", "effective", "largest_weight",
-    "without_support",
-]  # fmt: skip
 WORDS = {
     "replay": "mean reward of the lines where the policy chose what was shown",
     "snips": "self-normalised inverse propensity: such lines, weighted by 1/p",
@@ -70,7 +66,6 @@ def replay(
     Examples:
       driftls replay day.gz --policy linucb --policy flinucb-saga --kappa 0.2 --seed 7 --out runs
       driftls replay day.parquet --metric regret --policy linucb-auto --policy random
-      driftls replay days --warm runs/flinucb-saga.policy --limit 100000
       driftls replay days --warm runs/flinucb-saga.policy --frozen
       driftls replay events.csv --shown offer --reward click --propensity likely --policy linucb-auto
       driftls replay day.parquet --policy linucb-auto --features hashed --width 4096 --delay 500 --json
@@ -137,12 +132,12 @@ def _of_replay(run: Run) -> dict[str, Any]:
     told = run.settings
     scale, lead = 1e4 if told["clicks"] else 1.0, told["estimates"][told["leading"]]
     return {
+        **told,
         "lines": run.rounds,
         "ctr": scale * lead["value"],
         "interval": [scale * lead["low"], scale * lead["high"]],
         "last": {name: values[-1] for name, values in run.traces.items() if values},
         "us": run.microseconds,
-        **{name: told[name] for name in TOLD},
     }
 
 

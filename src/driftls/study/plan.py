@@ -115,14 +115,6 @@ class Search(Strict, frozen=True):
             left.append(after)
         return [(count, ceil(units * keep**cuts - ROUNDING)) for cuts, count in zip(reversed(range(len(left))), left)]
 
-    def most_runs(self, settings: int, *, tune: int, report: int) -> int:
-        """Runs of a policy on one problem: tuning where there is a choice, then reporting the setting that was found."""
-        if settings == 1:
-            return report
-        plan = self.rungs(settings, tune)
-        before = [0, *(units for _, units in plan)]
-        return report + sum(left * (units - done) for (left, units), done in zip(plan, before))
-
 
 class Bandit(Strict, frozen=True):
     """A simulated bandit; every seed is another one."""
@@ -321,7 +313,7 @@ class Plan(Strict, frozen=True):
                         build(spec.policy, knobs, problem, 0)
                     except DriftlsError as error:
                         raise ValueError(f"policies[{number}] with {knobs} on {problem.name!r}: {error}") from None
-                runs += self.search.most_runs(len(settings), tune=tune, report=report)
+                runs += report + (tune * len(settings) if len(settings) > 1 else 0)
         if runs > self.budget:
             raise ValueError(f"budget: the study takes up to {runs} runs, but {self.budget} are allowed")
 
@@ -333,8 +325,9 @@ class Plan(Strict, frozen=True):
     @property
     def split(self) -> str:
         """What was tuned where, in words."""
-        tune, report = (_words(self.seeds.of(stage)) for stage in ("tune", "report"))
-        parts = [f"Knobs are tuned on the seeds {tune} and reported on the seeds {report}."]
+        tuning, others = (len(self.seeds.of(stage)) for stage in ("tune", "report"))
+        tuned = f"Knobs are tuned on {tuning} seeds and reported on {others} others."
+        parts = [tuned if tuning else f"Reported on {others} seeds."]
         for log in self.logs:
             tune, report = (", ".join(Path(day).name for day in log.days(stage)) for stage in ("tune", "report"))
             parts.append(f"{log.name}: tuned on {tune or 'no day'}, reported on {report}.")
@@ -349,11 +342,6 @@ class Plan(Strict, frozen=True):
             fixed = [f"{knob}={value:g}" for knob, value in spec.knobs.items() if knob not in spec.tuned]
             labels.append(" ".join([spec.policy, *fixed]) if names.count(spec.policy) > 1 else spec.policy)
         return labels
-
-
-def _words(seeds: list[int]) -> str:
-    consecutive = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
-    return f"{seeds[0]} to {seeds[-1]}" if consecutive else ", ".join(map(str, seeds)) or "(none)"
 
 
 def build(policy: str, knobs: Knobs, problem: Problem, seed: int) -> Policy:

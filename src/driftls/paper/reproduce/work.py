@@ -47,7 +47,8 @@ class Job(NamedTuple):
     def key(self) -> str:
         """A digest of all that the result depends on."""
         log = self.arguments.get("log")
-        return key_of(self.function, self.arguments, _sources(), file_digest(log) if log else "")
+        name = f"{self.function.__module__}.{self.function.__qualname__}"
+        return key_of(name, self.arguments, _sources(), file_digest(log) if log else "")
 
 
 @cache
