@@ -48,7 +48,7 @@ def test_curves_and_knobs_are_drawn(page):
 
 
 def test_the_split_is_told(page):
-    assert "tuned on 4 seeds and reported on 3 others" in page.lead
+    assert "Seeds: 4 to tune knobs on, 3 others to report." in page.lead
     assert "Settings by grid search; after each rung the best 50% by regret went on" in page.lead
 
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.errors import SettingsError, missing_extra
-from driftls.inputs import checked_csr
+from driftls.inputs import as_whole, checked_csr
 from driftls.schedules import ridge as total_ridge
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
 from driftls.trackers.settings import flag
@@ -92,10 +92,9 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Forget everything and learn these rows well."""
-        if not (isinstance(self.passes, int | np.integer) and self.passes >= 1):
-            raise SettingsError(f"passes must be a whole number of at least 1, got {self.passes!r}.")
+        passes = as_whole(self.passes, "passes")
         X, y = self._validated(X, y, first=True)
-        self.tracker_ = self._tracker(X.shape[1], int(self.passes)).partial_fit(X, y)
+        self.tracker_ = self._tracker(X.shape[1], passes).partial_fit(X, y)
         return self
 
     def partial_fit(self, X: Any, y: Any) -> Self:
@@ -155,9 +154,7 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.steps is not None:
             settings["steps"] = self.steps
         tracker = SOLVERS[solver](dim, **settings)
-        if passes > 1 and solver in STEPPING:
-            tracker = SOLVERS[solver](dim, **{**settings, "steps": passes * tracker.steps})
-        return tracker
+        return SOLVERS[solver](dim, **settings | {"steps": passes * tracker.steps}) if solver in STEPPING else tracker
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

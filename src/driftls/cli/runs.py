@@ -96,9 +96,14 @@ def replay(
         print_result(as_json, told, *(f"{name}: {one}" for name, one in found.items()))
         return
     asked: dict[str, Any] = {"seed": seed, "delay": delay, "limit": limit}
-    command = {"log": _files(paths), "features": described(kind), "kappa": kappa, **asked}
-    command |= {"columns": [shown, reward, propensity]} if log.format == "table" else {}
-    command["metrics"] = sorted(metric or [])
+    command = {
+        "log": _files(paths),
+        "features": described(kind),
+        "kappa": kappa,
+        "metrics": sorted(metric or []),
+        **asked,
+    }
+    command["columns"] = [shown, reward, propensity]
     if out is not None:
         asked["checkpoint"] = claim_folder(out, command) / f".{key_of(list(players), command)}.checkpoint"
     with counting(paths[0].name, lambda lines: log.share if limit is None else lines / limit) as report:
@@ -210,8 +215,7 @@ def simulate(
         bandits = Bandit(name=kind, kind=kind, **problem)
     except ValueError as error:
         raise SettingsError(f"{str(error).rstrip('.')}.") from None
-    for name in names:  # what cannot be played is told before the first run
-        # and compiled: no run's time includes that
+    for name in names:  # what cannot be played is told before the first run; and no run's time includes compiling
         play(make(name, dim, kappa=kappa, seed=seed), bandits.environment(seed), 2)
     asked = {"bandit": kind, **problem, "kappa": kappa}
     if out is not None:

@@ -326,8 +326,7 @@ class Plan(Strict, frozen=True):
     def split(self) -> str:
         """What was tuned where, in words."""
         tuning, others = (len(self.seeds.of(stage)) for stage in ("tune", "report"))
-        tuned = f"Knobs are tuned on {tuning} seeds and reported on {others} others."
-        parts = [tuned if tuning else f"Reported on {others} seeds."]
+        parts = [f"Seeds: {tuning} to tune knobs on, {others} others to report."]
         for log in self.logs:
             tune, report = (", ".join(Path(day).name for day in log.days(stage)) for stage in ("tune", "report"))
             parts.append(f"{log.name}: tuned on {tune or 'no day'}, reported on {report}.")

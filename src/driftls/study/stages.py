@@ -24,9 +24,7 @@ from driftls.study.results import Row, write
 __all__ = ["Task", "execute", "run_study"]
 
 Progress = Callable[[str, int, int], None]
-
-
-_WARMED: set[tuple[Any, ...]] = set()
+_WARMED: set[tuple[str, str]] = set()  # policies and problems that this process has met
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -51,10 +49,8 @@ class Task(Struct, frozen=True, kw_only=True):
 
 def execute(task: Task) -> Run:
     """Carry out a task; a setting that fails gives a partial run that says why."""
-    problem = task.problem
-    shape = (task.policy, problem.kind if isinstance(problem, Bandit) else problem.features["kind"])
-    if shape not in _WARMED:  # two rounds first in every process: no time of a run includes compiling its kernels
-        _WARMED.add(shape)
+    if (task.policy, task.problem.name) not in _WARMED:  # two rounds first: no time of a run includes compiling
+        _WARMED.add((task.policy, task.problem.name))
         _played(task, 2)
     return _played(task, None)
 
