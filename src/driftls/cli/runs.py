@@ -101,9 +101,9 @@ def replay(
         "features": described(kind),
         "kappa": kappa,
         "metrics": sorted(metric or []),
+        "columns": [shown, reward, propensity],
         **asked,
     }
-    command["columns"] = [shown, reward, propensity]
     if out is not None:
         asked["checkpoint"] = claim_folder(out, command) / f".{key_of(list(players), command)}.checkpoint"
     with counting(paths[0].name, lambda lines: log.share if limit is None else lines / limit) as report:

@@ -243,25 +243,7 @@ def _drawn(of: Choice, share: float) -> float:
 
 
 class Plan(Strict, frozen=True):
-    """A study: what is in the file.
-
-    Examples
-    --------
-    >>> plan = Plan.parse('''
-    ... metrics = ["regret"]
-    ... seeds = { tune = [0, 1], report = { first = 10, count = 5 } }
-    ... [[bandits]]
-    ... name = "small"
-    ... kind = "fixed-arms"
-    ... dim = 5
-    ... rounds = 100
-    ... [[policies]]
-    ... policy = "linucb"
-    ... knobs = { kappa = [0.1, 1.0] }
-    ... ''')
-    >>> plan.policies[0].tuned, plan.seeds.of("report")
-    (['kappa'], [10, 11, 12, 13, 14])
-    """
+    """A study: what is in the file; docs/study.md lists its keys, and `run_study` has an example."""
 
     metrics: Annotated[list[Literal["regret", "reward", "ctr", "relative_tracking_error"]], Meta(min_length=1)]
     seeds: Seeds
