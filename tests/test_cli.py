@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from driftls import __version__, cli, paper
+from driftls.cli.common import print_table
 from driftls.environments import FreshContexts
 from driftls.errors import DriftlsError, InputError, MissingExtraError, SettingsError, StorageError
 from driftls.paper import reproduce
@@ -223,6 +224,11 @@ def test_nowhere_to_write_to_is_a_sentence(out, tmp_path, monkeypatch, capsys):
 def test_importing_stays_light(module, heavy):
     done = driftls(script=f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])")
     assert done.stdout == "[]\n"
+
+
+def test_a_table_shows_names_as_they_are(capsys):
+    print_table(["policy", "regret"], [["[red]x", "3"]], "of [all]")
+    assert capsys.readouterr().out.splitlines()[2:] == ["[red]x        3", "", "of [all]"]
 
 
 def test_every_name_of_the_top_level_is_there():

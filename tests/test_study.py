@@ -16,6 +16,7 @@ from pyarrow.parquet import read_table
 
 from driftls import parallel
 from driftls.errors import DriftlsError, SettingsError
+from driftls.log_replay import replay
 from driftls.logs import synthetic_day, write_parquet
 from driftls.parallel import file_digest
 from driftls.policies import DisjointLinUCB, registry
@@ -276,6 +277,17 @@ def test_knobs_are_tuned_on_some_days_of_a_log_and_reported_on_others(news, tmp_
     by_day = [np.mean([row.values["ctr"] for row in mine if row.day == day]) for day in sorted({r.day for r in mine})]
     assert (first.mean, first.half) == pytest.approx(interval(by_day))  # two days are two samples, not four
     assert second.mean <= first.mean
+
+
+def test_ctrl_c_in_a_replay_ends_the_study_and_is_no_result(news, tmp_path, monkeypatch):
+    def interrupted(policies, *given, **more):
+        runs = replay(policies, *given, **more)
+        return {name: msgspec.structs.replace(run, partial=True) for name, run in runs.items()}
+
+    monkeypatch.setattr(stages, "replay", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(Plan.load(news), tmp_path, workers=1)
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_with_the_visitor_alone_every_article_has_a_model(news):
