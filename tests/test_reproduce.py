@@ -17,9 +17,10 @@ import pytest
 
 from driftls import report
 from driftls.errors import InputError, SettingsError
+from driftls.logs import synthetic_day
 from driftls.paper import reproduce
-from driftls.paper.reproduce import ctr, replays, runtimes, show, theorem2, work
-from driftls.paper.reproduce.work import Job, Options
+from driftls.paper.reproduce import common, ctr, replays, runtimes, theorem2
+from driftls.paper.reproduce.common import Job, Options
 
 GOLDEN = Path(__file__).parent / "golden" / "reproduce.json"
 
@@ -36,7 +37,11 @@ def square(x, folder):
 
 
 def squares(tmp_path, *numbers, timed=()):
-    return {"squares": [Job(square, {"x": x, "folder": str(tmp_path)}, x in timed) for x in numbers]}
+    return [Job(square, {"x": x, "folder": str(tmp_path)}, x in timed) for x in numbers]
+
+
+def silent(done, of):
+    """Nobody is told."""
 
 
 def calls(tmp_path):
@@ -47,10 +52,10 @@ def calls(tmp_path):
 def test_jobs_are_done_once_and_told(tmp_path, workers):
     told = []
     for numbers in [(3, 4, 5), (4, 5, 6)]:
-        data = work.do(
+        data = common.do(
             squares(tmp_path, *numbers, timed=[5]), tmp_path / "data", workers, lambda *progress: told.append(progress)
         )
-        assert data["squares"] == [{"square": [x, x * x], "lost": None} for x in numbers]
+        assert data == [{"square": [x, x * x], "lost": None} for x in numbers]
     assert calls(tmp_path) == [3, 4, 5, 6]
     again = told.index((3, 3)) + 1
     assert told[:again] == [(0, 3), (1, 3), (2, 3), (2, 3), (3, 3)]  # the timed one comes last
@@ -62,7 +67,7 @@ def test_jobs_are_done_once_and_told(tmp_path, workers):
 def test_what_was_done_before_an_error_is_kept(tmp_path, workers):
     for _ in range(2):
         with pytest.raises(InputError, match="negative"):
-            work.do(squares(tmp_path, 2, -1, timed=[-1]), tmp_path / "data", workers)
+            common.do(squares(tmp_path, 2, -1, timed=[-1]), tmp_path / "data", workers, silent)
     assert len(list((tmp_path / "data").iterdir())) == 1
     assert calls(tmp_path).count(2) == 1
 
@@ -75,10 +80,12 @@ def test_a_job_is_known_by_all_that_it_depends_on(tmp_path, monkeypatch):
     log.write_text("another")
     assert Job(square, {"x": 1, "log": str(log)}).key not in keys
     assert Job(square, {"x": 1, "log": ""}, True).key in keys
-    work._sources.cache_clear()
-    monkeypatch.setattr(work, "sha256", lambda content: hashlib.sha256(content + b" "))  # as if every file had changed
+    common._sources.cache_clear()
+    monkeypatch.setattr(
+        common, "sha256", lambda content: hashlib.sha256(content + b" ")
+    )  # as if every file had changed
     assert Job(square, {"x": 1, "log": ""}).key not in keys
-    work._sources.cache_clear()
+    common._sources.cache_clear()
 
 
 def test_an_unknown_experiment_is_refused(tmp_path):
@@ -125,7 +132,7 @@ def test_a_ratio_has_the_interval_that_it_should():
     """Of ratios of medians of five lognormal times, some 95% of intervals hold the true one, 3."""
     rng = np.random.default_rng(0)
     draws = [(3.0 * np.exp(0.1 * rng.standard_normal(5)), np.exp(0.1 * rng.standard_normal(5))) for _ in range(300)]
-    ratios = [show.ratio(above.tolist(), below.tolist()) for above, below in draws]
+    ratios = [common.ratio(above.tolist(), below.tolist()) for above, below in draws]
     inside = np.mean([each.low <= 3.0 <= each.high for each in ratios])
     assert 0.88 < inside <= 1.0
     assert all(each.low <= each.value <= each.high for each in ratios)
@@ -133,32 +140,33 @@ def test_a_ratio_has_the_interval_that_it_should():
 
 def test_a_share_is_paired():
     base = np.random.default_rng(1).uniform(1.0, 9.0, 40)
-    middle, half = show.share((0.6 * base).tolist(), base.tolist())
+    middle, half = common.share((0.6 * base).tolist(), base.tolist())
     assert (middle, half) == (pytest.approx(60.0), pytest.approx(0.0, abs=1e-9))
 
 
 def test_a_method_has_one_colour():
     for family in (["fLinUCB-GD", "fRLS-GD", "fPEGE-GD", "fPEGE-GD, printed step"], ["fRLS-SAG", "fLinUCB-SAG"],
                    ["SAGA", "SAGA, diagonal widths"], ["LinUCB", "PEGE", "inversion"]):  # fmt: skip
-        assert len({show.colour(name) for name in family}) == 1
+        assert len({common.colour(name) for name in family}) == 1
     assert (
-        len({show.colour(name) for name in ("fRLS-GD", "fRLS-SVRG", "fRLS-SAG", "SAGA", "CD", "LinUCB", "random")}) == 7
+        len({common.colour(name) for name in ("fRLS-GD", "fRLS-SVRG", "fRLS-SAG", "SAGA", "CD", "LinUCB", "random")})
+        == 7
     )
 
 
 def test_pieces_of_a_day_have_one_pool_each_and_hold_its_first_lines():
     lines = 3000
-    pieces = list(replays.pieces_of(replays.day_of(4000, 1, 2, ""), lines))
+    pieces = list(replays.pieces(lines, 1, 2, "", of=4000))
     assert sum(map(len, pieces)) == lines
     assert all(len(set(piece.pool.tolist())) == 1 and len(piece) <= replays.PIECE for piece in pieces)
-    whole = np.concatenate([block.shown for block in replays.day_of(4000, 1, 2, "")])
+    whole = np.concatenate([block.shown for block in synthetic_day(lines=4000, seed=12).blocks()])
     np.testing.assert_array_equal(np.concatenate([piece.shown for piece in pieces]), whole[:lines])
 
 
 @pytest.mark.parametrize("policy", ["SAGA, diagonal widths", "SAGA, one model an article"])
 def test_a_piece_is_played_as_choose_and_learn_would(policy):
     """Both kinds of rewards: of every arm, and of the one that was shown."""
-    pieces = list(replays.pieces_of(replays.day_of(400, 3, 2, ""), 60))
+    pieces = list(replays.pieces(60, 3, 2, "", of=400))
     rng = np.random.default_rng(0)
     for all_known in (True, False):
         fast, slow = (replays.POLICIES[policy](5) for _ in range(2))
@@ -176,16 +184,14 @@ def test_a_piece_is_played_as_choose_and_learn_would(policy):
 
 
 def test_a_log_is_replayed_and_counts_the_lines_that_match(tmp_path):
-    from driftls.logs import synthetic_day
-
     path = tmp_path / "day.gz"
     synthetic_day(lines=900, seed=4).write(path)
     given = {"seed": 0, "day": 2, "log": str(path)}
     jobs = [Job(ctr.score, {"lines": 10**9, **given}), Job(runtimes.spent, {"lines": 300, **given})]
-    told, spent = work.do({"both": jobs}, tmp_path, 1)["both"]
+    told, spent = common.do(jobs, tmp_path, 1, silent)
     assert 5 < told["rounds"] < 90
     assert set(replays.POLICIES) < set(told)
-    assert spent["times"].keys() == set(runtimes.METHODS)
+    assert spent.keys() == set(runtimes.METHODS)
 
 
 # -- the whole page, from little work ----------------------------------------------------------------------------------
@@ -205,8 +211,8 @@ def little_page(folder):
         ]
         for name, each in reproduce.EXPERIMENTS.items()
     }
-    data = work.do(jobs, folder, 1)
-    return report.Page("Little", "", [each.show(options, data[name]) for name, each in reproduce.EXPERIMENTS.items()])
+    each_show = ((each, common.do(jobs[name], folder, 1, silent)) for name, each in reproduce.EXPERIMENTS.items())
+    return report.Page("Little", "", [each.show(options, data) for each, data in each_show])
 
 
 @pytest.mark.parametrize(("size", "box", "verdict"), [(0, 1.5, "open"), (0, 5.0, "fails"), (1, 1.5, "holds")])

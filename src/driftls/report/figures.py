@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from driftls.report.model import Dot, Dots, Figure, Line, Lines, Mark, number, plus_minus
-
-__all__ = ["DARK", "LIGHT", "NAMES", "STYLE", "inline", "save", "spread", "variables"]
+from driftls.report.model import Dot, Dots, Figure, Line, Lines, number, plus_minus
 
 WIDTH, HEIGHT, ROW = 400.0, 250.0, 20.0  # on a phone's 390 px the text is still 10 px high
 SMALL = (350.0, 155.0)  # width and height of a picture beside a finding
@@ -111,26 +108,16 @@ def _lines(figure: Lines, width: float, height: float) -> tuple[float, list[str]
         for line in figure.lines
         if (points := [(x, y) for x, y in zip(line.x, line.y) if _usable(x, log_x) and _usable(y, log_y)])
     ]
-    across = [mark for mark in figure.marks if mark.axis == "y"]
-    labels = [line.label for line, _ in shown] + [mark.label for mark in across]
-    height = max(height, 60.0 + LABEL * len(labels))
-    top, bottom, right = 24.0, height - 36.0, width - 14.0 - LETTER * _longest(labels)
-    ys = [y for _, points in shown for _, y in points] + [mark.at for mark in across]
+    height = max(height, 60.0 + LABEL * len(shown))
+    top, bottom, right = 24.0, height - 36.0, width - 14.0 - LETTER * _longest([line.label for line, _ in shown])
+    ys = [y for _, points in shown for _, y in points]
     ys += _bands([line for line, _ in shown], ys, log_y)
     down = Axis.around(ys if log_y else [0.0, *ys], log_y, bottom, top)
     left = 10.0 + LETTER * max(len(number(tick)) for tick in down.ticks() or [0.0])
     over = Axis.around([x for _, points in shown for x, _ in points], log_x, left, right, 0.02)
-    body = [_text(0.0, 12.0, figure.y, "c0"), *_grid(over, down, top, bottom, left, right)]
-    body.append(_text(0.5 * (left + right), height - 5.0, figure.x, "c0", "middle"))
-    body += [_straight(left, down(mark.at), right, down(mark.at), "axis thin") for mark in across]
-    body += _upright(figure.marks, over, top, bottom)
-    ends = [down(points[-1][1]) for _, points in shown] + [down(mark.at) for mark in across]
-    places = top + spread([(end - top) / (bottom - top) for end in ends], LABEL / (bottom - top)) * (bottom - top)
-    for (line, points), place in zip(shown, places):
-        body.append(_series(line, points, figure.x, over, down, float(place)))
-    for mark, place in zip(across, places[len(shown) :]):
-        body.append(f'<g class="axis">{_label(mark.label, right, float(place), (right, down(mark.at)))}</g>')
-    return height, body
+    places = spread([down(points[-1][1]) for _, points in shown], LABEL, top, bottom)
+    drawn = [_series(line, points, figure.x, over, down, place) for (line, points), place in zip(shown, places)]
+    return height, [_text(0.0, 12.0, figure.y, "c0"), *_grid(over, figure.x, top, bottom, down), *drawn]
 
 
 def _bands(lines: list[Line], ys: list[float], log: bool) -> list[float]:
@@ -140,18 +127,13 @@ def _bands(lines: list[Line], ys: list[float], log: bool) -> list[float]:
     return [min(max(end, low), high) for line in lines for end in (*(line.low or ()), *(line.high or ())) if end == end]
 
 
-def _label(text: str, right: float, place: float, end: Point) -> str:
-    """The name of a line, right of the axes, with a thin line to where it ends."""
-    lead = _straight(*end, right + 8.0, place, "thin")
-    return f'<g class="label">{lead}{_text(right + 10.0, place + 0.36 * SIZE, _short(text), "")}</g>'
-
-
-def _series(line: Line, points: list[Point], x_name: str, over: Axis, down: Axis, place: float) -> str:
+def _series(line: Line, points: list[Point], x_name: str, over: Axis, down: Axis, label: float) -> str:
+    """A line with its band and its values; its name is right of the axes, with a thin line to where it ends."""
     places = [(over(x), down(y)) for x, y in points]
-    parts = [f'<g class="series {_colour(line)}">']
     ends = zip(line.x, line.low or (), line.high or ())
     band = {x: (low, high) for x, low, high in ends if math.isfinite(low + high)}
     kept = [(over(x), *band[x]) for x, _ in points if x in band]
+    parts = [f'<g class="series {_colour(line)}">']
     if len(kept) > 1:
         around = [(x, down(low)) for x, low, _ in kept] + [(x, down(high)) for x, _, high in reversed(kept)]
         parts.append(f'<path class="band" d="{_path(around)}Z"/>')
@@ -160,7 +142,9 @@ def _series(line: Line, points: list[Point], x_name: str, over: Axis, down: Axis
     parts.append(f'<path class="line"{DASHES[line.dash]} d="{_path(places)}"/>')
     for (x, y), at in zip(points, places):
         parts.append(_point(at, f"{line.label}, {x_name} {number(x)}: {number(y)}", band.get(x)))
-    return "".join(parts) + _label(line.label, over.end, place, places[-1]) + "</g>"
+    lead = _straight(*places[-1], over.end + 8.0, label, "thin")
+    name = _text(over.end + 10.0, label + 0.36 * SIZE, _short(line.label), "")
+    return "".join(parts) + f'<g class="label">{lead}{name}</g></g>'
 
 
 def _dots(figure: Dots, width: float) -> tuple[float, list[str]]:
@@ -171,8 +155,11 @@ def _dots(figure: Dots, width: float) -> tuple[float, list[str]]:
     reach = [value for dot in figure.dots for value in (dot.value, *(dot.interval or ()))]
     reach += [mark.at for mark in figure.marks]
     over = Axis.around(reach, "x" in figure.log, left + 6.0, right - 6.0, 0.03)
-    body = [*_grid(over, None, top, bottom, left, right), *_upright(figure.marks, over, top, bottom)]
-    body.append(_text(0.5 * (left + right), height - 5.0, figure.x, "c0", "middle"))
+    body = _grid(over, figure.x, top, bottom)
+    for mark in figure.marks:  # labelled above the axis, on the side that has room
+        x, late = over(mark.at), over(mark.at) > 0.5 * (left + right)
+        body.append(f'<path class="axis thin"{DASHES["dashed"]} d="{_path([(x, top), (x, bottom)])}"/>')
+        body.append(_text(x + (3.0 if late else -3.0), top - 4.0, mark.label, "axis", "end" if late else "start"))
     for k, (dot, value) in enumerate(zip(figure.dots, values)):
         y = top + ROW * (k + 0.5)
         body.append(f'<g class="{_colour(dot)}">{_text(left - 4.0, y + 4.0, _short(dot.label), "", "end")}')
@@ -186,32 +173,20 @@ def _dots(figure: Dots, width: float) -> tuple[float, list[str]]:
     return height, body
 
 
-def _grid(over: Axis, down: Axis | None, top: float, bottom: float, left: float, right: float) -> list[str]:
-    """Grid lines with their numbers, and the axes."""
-    out, free = [], -math.inf
+def _grid(over: Axis, name: str, top: float, bottom: float, down: Axis | None = None) -> list[str]:
+    """Grid lines with their numbers, the axes, and the name of the one below."""
+    left, right, free = over.begin, over.end, -math.inf
+    out = [_text(0.5 * (left + right), bottom + 31.0, name, "c0", "middle")]
     for tick in over.ticks():
         x, word = over(tick), number(tick)
         out.append(_straight(x, top, x, bottom, "grid"))
         if x - 0.5 * LETTER * len(word) > free:  # no number upon another
             out.append(_text(x, bottom + 14.0, word, "axis", "middle"))
             free = x + 0.5 * LETTER * len(word) + 4.0
-    for tick in down.ticks() if down else ():
-        y = down(tick)  # type: ignore[misc]
-        out += [_straight(left, y, right, y, "grid"), _text(left - 4.0, y + 4.0, number(tick), "axis", "end")]
+    for y, word in [(down(tick), number(tick)) for tick in down.ticks()] if down else []:
+        out += [_straight(left, y, right, y, "grid"), _text(left - 4.0, y + 4.0, word, "axis", "end")]
     ends = (_straight(left, bottom, right, bottom, "axis thin"), _straight(left, top, left, bottom, "axis thin"))
     return [*out, *ends]
-
-
-def _upright(marks: Sequence[Mark], over: Axis, top: float, bottom: float) -> list[str]:
-    """The marks at values of x, labelled above the axes on the side that has room."""
-    out = []
-    for mark in marks:
-        if mark.axis == "x":
-            x = over(mark.at)
-            late = x > 0.5 * (over.begin + over.end)
-            out.append(f'<path class="axis thin"{DASHES["dashed"]} d="M{x:.1f} {top:.1f}V{bottom:.1f}"/>')
-            out.append(_text(x + (3.0 if late else -3.0), top - 4.0, mark.label, "axis", "end" if late else "start"))
-    return out
 
 
 def _colour(series: Line | Dot) -> str:
@@ -247,12 +222,12 @@ def _point(at: Point, told: str, ends: Sequence[float] | None) -> str:
     return f'<circle class="point" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="6"><title>{escape(told)}</title></circle>'
 
 
-def spread(places: Sequence[float], gap: float) -> NDArray[np.float64]:
-    """The nearest places from 0 to 1, in the same order, that are at least `gap` apart, as long as there is room."""
-    order = np.argsort(places, kind="stable")
-    shift = gap * np.arange(len(places))
+def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The nearest places from low to high, in the same order, that are at least `gap` apart, as long as there is room."""
+    if not places:
+        return []
+    order, shift = np.argsort(places, kind="stable"), low + gap * np.arange(len(places))
     out = np.empty(len(places))
-    if len(places):
-        nearest = isotonic_regression(np.asarray(places)[order] - shift).x
-        out[order] = np.clip(nearest, 0.0, max(1.0 - shift[-1], 0.0)) + shift
-    return out
+    nearest = isotonic_regression(np.asarray(places)[order] - shift).x
+    out[order] = np.clip(nearest, 0.0, max(high - shift[-1], 0.0)) + shift
+    return list(out)

@@ -6,7 +6,6 @@ import csv
 import io
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -15,11 +14,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from driftls.run import interval
-
-__all__ = [
-    "Claim", "Dot", "Dots", "Figure", "Finding", "Item", "Line", "Lines", "Mark", "Page", "Section", "Table", "Verdict",
-    "number", "plus_minus",
-]  # fmt: skip
 
 Floats = Sequence[float]
 Verdict = Literal["holds", "in part", "fails", "open"]
@@ -52,6 +46,24 @@ def plus_minus(mean: float, half: float) -> str:
     return f"{number(mean)} ± {number(float(f'{half:.2g}'))}"
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """A figure or a table. Its name is an id of the page and a file's name."""
+
+    name: str
+    title: str
+
+    def cells(self) -> list[Sequence[Any]]:
+        """All that is shown, for machines: the head of a table, then its rows."""
+        raise NotImplementedError
+
+    def csv(self) -> str:
+        """All that is shown, for spreadsheets."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(map(_cell, row) for row in self.cells())
+        return text.getvalue()
+
+
 def _cell(cell: Any) -> Any:
     """One line of text that no spreadsheet takes for a formula: what looks like one begins with an apostrophe."""
     if not isinstance(cell, str):
@@ -61,37 +73,11 @@ def _cell(cell: Any) -> Any:
     return cell if safe else f"'{cell}"
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A name is an id of the page and a file's name: letters, digits, _ and - alone, wherever it came from."""
-
-    name: str
-    title: str
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", re.sub(r"[^\w-]+", "-", self.name, flags=re.ASCII)[:80])
-
-
-class _Shown(_Named, ABC):
-    """A figure or a table."""
-
-    @abstractmethod
-    def cells(self) -> list[Sequence[Any]]:
-        """All that is shown, for machines: the head of a table, then its rows."""
-
-    def csv(self) -> str:
-        """All that is shown, for spreadsheets."""
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([_cell(cell) for cell in row] for row in self.cells())
-        return text.getvalue()
-
-
 class Mark(NamedTuple):
-    """A straight line across a figure, with its label: at a value of x, or of y."""
+    """A dashed line across a figure of dots, with its label."""
 
     at: float
     label: str
-    axis: str = "x"
 
 
 @dataclass(frozen=True)
@@ -134,10 +120,8 @@ class Lines(_Shown):
     y: str
     lines: Sequence[Line]
     log: str = "xy"
-    marks: Sequence[Mark] = ()
 
     def cells(self) -> list[Sequence[Any]]:
-        """Every point that is drawn."""
         points = ((line, zip_longest(line.x, line.y, line.low or [], line.high or [])) for line in self.lines)
         return [["series", self.x, self.y, "low", "high"], *((line.label, *one) for line, own in points for one in own)]
 
@@ -171,7 +155,6 @@ class Dots(_Shown):
     marks: Sequence[Mark] = ()
 
     def cells(self) -> list[Sequence[Any]]:
-        """Every value that is drawn."""
         rows = [(dot.label, dot.value, *(dot.interval or (None, None))) for dot in self.dots]
         return [["name", self.x, "low", "high"], *rows]
 
@@ -185,7 +168,6 @@ class Table(_Shown):
     note: str = ""
 
     def cells(self) -> list[Sequence[Any]]:
-        """The table as shown."""
         return [self.head, *self.rows]
 
 
@@ -210,12 +192,14 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Section(_Named):
+class Section:
     """A heading, then figures, tables and text. `found` is its one line in a summary.
 
     Where there are claims, they come first, and tables and text are folded away.
     """
 
+    name: str
+    title: str
     text: Sequence[str]
     items: Sequence[Item] = ()
     found: str = ""
@@ -234,19 +218,16 @@ class Page:
 
     def data(self) -> dict[str, Any]:
         """All that the page shows, for machines."""
-        return {
-            section.name: {
+        found = {}
+        for section in self.sections:
+            cells = {item.name: item.cells() for item in section.items}
+            found[section.name] = {
                 "found": section.found,
                 "findings": [finding.text for finding in section.findings],
                 "claims": [[claim.verdict, claim.claim, claim.measured] for claim in section.claims],
-                **{
-                    item.name: {"head": cells[0], "rows": cells[1:]}
-                    for item in section.items
-                    for cells in [item.cells()]
-                },
+                **{name: {"head": head, "rows": rows} for name, (head, *rows) in cells.items()},
             }
-            for section in self.sections
-        }
+        return found
 
     @property
     def figures(self) -> list[Figure]:

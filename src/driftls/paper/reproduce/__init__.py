@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
 from driftls.errors import SettingsError
 from driftls.paper.reproduce import ctr, runtimes, scaling, section4, theorem1, theorem2, tracking
-from driftls.paper.reproduce.work import Options, Progress, do
+from driftls.paper.reproduce.common import Options, do
 from driftls.report import Page, how
 
 __all__ = ["ALIASES", "EXPERIMENTS", "Options", "reproduce"]
@@ -39,15 +41,15 @@ def reproduce(
     *,
     only: list[str] | None = None,
     workers: int = -1,
-    progress: Progress = lambda done, of: None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Page:
     """Measure what is not in the folder yet, and make the page of it."""
     names = [ALIASES.get(name, name) for name in only or EXPERIMENTS]
     for name in names:
         if name not in EXPERIMENTS:
             raise SettingsError(f"only must name experiments, got {name!r}. There are {', '.join(EXPERIMENTS)}.")
-    chosen = {name: each for name, each in EXPERIMENTS.items() if name in names}
-    data = do({name: each.jobs(options) for name, each in chosen.items()}, folder, workers, progress)
-    sections = [each.show(options, data[name]) for name, each in chosen.items()]
+    chosen = [(each, each.jobs(options)) for name, each in EXPERIMENTS.items() if name in names]
+    results = iter(do([job for _, jobs in chosen for job in jobs], folder, workers, progress))
+    sections = [each.show(options, list(islice(results, len(jobs)))) for each, jobs in chosen]
     told = how(seed=str(options.seed), days=", ".join(options.logs) or "synthetic")
     return Page("The paper, measured again", LEAD + (QUICK if options.size == 0 else ""), sections, told)

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from driftls.paper.reproduce.replays import DEFAULT, DIM, KAPPA, LINUCB, POLICIES, VARIANTS, Arms, day_of, pieces_of
-from driftls.paper.reproduce.show import colour, share, told, verdict
-from driftls.paper.reproduce.work import Job, Options
-from driftls.report import Claim, Dot, Dots, Finding, Item, Mark, Section, Table, plus_minus
+from driftls.paper.reproduce.common import Job, Options, colour, share, told, verdict
+from driftls.paper.reproduce.replays import DEFAULT, DIM, KAPPA, LINUCB, POLICIES, VARIANTS, Arms, pieces
+from driftls.report import Claim, Dot, Dots, Finding, Mark, Section, Table, plus_minus
 from driftls.run import described
 
 REPEATS = dict(zip(VARIANTS, (6, 4, 3)))  # on each day: luck decides the paper's variants
@@ -35,11 +34,12 @@ TEXT = [
 
 def jobs(options: Options) -> list[Job]:
     """All policies on each day; a log is a day, and its seeds are those of the policies."""
-    lines = options.pick(4_000, 4_000, 12_000) if not options.logs else 10**9
-    seeds = options.seeds(24, 400, 400) if not options.logs else options.seeds(2, 5, 20)
+    lines, counts = options.pick(4_000, 4_000, 12_000), (24, 400, 400)
+    if options.logs:
+        lines, counts = 10**9, (2, 5, 20)
     return [
         Job(score, {"lines": lines, "seed": seed, "day": day, "log": log})
-        for seed in seeds
+        for seed in options.seeds(*counts)
         for day, log in enumerate(options.logs or ("",), 2)
     ]
 
@@ -49,9 +49,9 @@ def score(lines: int, seed: int, day: int, log: str) -> dict[str, Any]:
     players = [
         (name, k, make(seed + 10_000 * k)) for name, make in POLICIES.items() for k in range(REPEATS.get(name, 1))
     ]
-    clicks, rounds = (dict.fromkeys(POLICIES, 0.0) for _ in range(2))
+    clicks, rounds = dict.fromkeys(POLICIES, 0.0), dict.fromkeys(POLICIES, 0)
     luck = np.random.default_rng([seed, day]).spawn(max(REPEATS.values()))
-    for piece in pieces_of(day_of(lines, seed, day, log), lines):
+    for piece in pieces(lines, seed, day, log):
         arms, line = Arms(piece), np.arange(len(piece))
         if piece.truth is not None:
             truth = piece.truth.reshape(len(piece), -1)
@@ -59,7 +59,7 @@ def score(lines: int, seed: int, day: int, log: str) -> dict[str, Any]:
         for name, k, policy in players:
             if piece.truth is None:
                 same = arms.play(policy, piece.reward, piece.shown) == piece.shown
-                clicks[name], rounds[name] = clicks[name] + piece.reward[same].sum(), rounds[name] + same.sum()
+                clicks[name], rounds[name] = clicks[name] + piece.reward[same].sum(), rounds[name] + int(same.sum())
             else:
                 clicks[name] += truth[line, arms.play(policy, rewards[k])].sum()
                 rounds[name] += len(piece)
@@ -71,54 +71,53 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
     """Scores over LinUCB's, in a figure and a table."""
     scores = {policy: [one[policy] for one in data] for policy in POLICIES}
     shares = {policy: share(values, scores[LINUCB]) for policy, values in scores.items()}
-    per = {policy: f"{plus_minus(*shares[policy])}%" for policy in POLICIES}
+    per = {policy: plus_minus(*found) for policy, found in shares.items()}
     best, ours = (max(names, key=lambda policy: shares[policy][0]) for names in (VARIANTS, ARTICLES))
     over_random, half = share(scores[best], scores["random"])
     reaches, beats = sum(shares[best]) >= 75.0, over_random - half > 100.0
     lost = all(sum(shares[policy]) < 100.0 for policy in VARIANTS)
+    earned = ", ".join(f"{policy} {per[policy]}%" for policy in VARIANTS)
     claims = [
         Claim(
             "At their best, the SGD variants reach 75% of LinUCB's click rate.",
-            f"{best}, the best of them, reaches {per[best]}. Choosing at random reaches {per['random']}.",
+            f"{best}, the best of them, reaches {per[best]}%. Choosing at random reaches {per['random']}%.",
             verdict(reaches, reaches and beats),
         ),
         Claim(
             "The loss may be an accident: LinUCB may not have seen enough data.",
-            f"The loss is {'clear' if lost else 'not clear for all'}. Of LinUCB's clicks they earn: "
-            + ", ".join(f"{policy} {per[policy]}" for policy in VARIANTS) + ".",
+            f"The loss is {'clear' if lost else 'not clear for all'}. Of LinUCB's clicks they earn: {earned}.",
             verdict(not lost),
         ),
-    ]  # fmt: skip
+    ]
     level = "more than" if beats else "no more than"
     name = "`DisjointLinUCB` as it comes, one model an article," if ours == DEFAULT else ours
     findings = [
         Finding(
             "What does it lose?",
-            f"{best}, the best of the paper's variants, earns {per[best]} of LinUCB's clicks, {level} random choice.",
-            _dots("clicks-lost", shares, [LINUCB, *VARIANTS, "random"]),
+            f"{best}, the best of the paper's variants, earns {per[best]}% of LinUCB's clicks, {level} random choice.",
+            _dots("clicks-lost", shares, [LINUCB, *VARIANTS, "random"], "paper: 75%"),
         ),
         Finding(
             "What would we use instead?",
-            f"{name} earns {per[ours]} of LinUCB's clicks.",
+            f"{name} earns {per[ours]}% of LinUCB's clicks.",
             _dots("clicks-ours", shares, [LINUCB, *ARTICLES]),
         ),
     ]
-    low, high = np.mean(scores["random"]), np.mean(scores[LINUCB])
-    rows = [
-        [policy, told(values), plus_minus(*shares[policy]), f"{100 * (np.mean(values) - low) / (high - low):.0f}"]
-        for policy, values in scores.items()
-    ]
-    head = ["policy", "clicks a 10,000", "% of LinUCB's", "random 0, LinUCB 100"]
-    note = f"{len(data)} days of {data[0]['rounds']:,.0f} rounds that count. Mean ± half of the 95% interval."
-    table = Table("ctr", "Click rates", head, rows, note)
+    table = Table(
+        "ctr",
+        "Click rates",
+        ["policy", "clicks a 10,000", "% of LinUCB's"],
+        [[policy, told(values), per[policy]] for policy, values in scores.items()],
+        f"{len(data)} days of {data[0]['rounds']:,.0f} rounds that count. Mean ± half of the 95% interval.",
+    )
     used = {name: described(make(0)) for name, make in POLICIES.items()} | {DEFAULT: data[0]["default"]}
     settings = Table("settings", "Settings", ["policy", "as it says of itself"], list(used.items()), PRINTED)
-    items: list[Item] = [_dots("ctr-share", shares, list(POLICIES)), table, settings]
-    return Section("ctr", "Click rates", TEXT, items, claims=claims, findings=findings)
+    figure = _dots("ctr-share", shares, list(POLICIES), "paper: 75%")
+    return Section("ctr", "Click rates", TEXT, [figure, table, settings], claims=claims, findings=findings)
 
 
-def _dots(name: str, shares: dict[str, tuple[float, float]], policies: list[str]) -> Dots:
+def _dots(name: str, shares: dict[str, tuple[float, float]], policies: list[str], mark: str = "") -> Dots:
     dots = [Dot(policy, mean, half or None, colour(policy)) for policy in policies for mean, half in [shares[policy]]]
     caption = "Mean over days with its 95% interval, paired by day. A policy that learns nothing is where random is."
-    marks = [] if DEFAULT in policies and "random" not in policies else [Mark(75.0, "paper: 75%")]
+    marks = [Mark(75.0, mark)] if mark else []
     return Dots(name, "Click rate over LinUCB's", caption, "% of LinUCB's clicks", dots, "", marks)

@@ -21,8 +21,6 @@ from driftls.schedules import ridge
 from driftls.trackers import RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth
 
-__all__ = ["BASELINES", "DEFAULT", "DIM", "KAPPA", "LINUCB", "POLICIES", "VARIANTS", "Arms", "day_of", "pieces_of"]
-
 Array = NDArray[np.float64]
 USER = 136
 DIM = 512  # small enough for the exact method and for SVRG as printed, both of which keep d x d numbers
@@ -52,17 +50,12 @@ POLICIES: dict[str, Any] = {
 }
 
 
-def day_of(lines: int, seed: int, day: int, log: str) -> Iterator[Block]:
-    """The blocks of the log, or of the synthetic day of this number and seed, whose truth is known."""
-    return read(log).blocks() if log else synthetic_day(lines=lines, seed=10 * seed + day).blocks(4096, truth=True)
-
-
-def pieces_of(blocks: Iterator[Block], lines: int) -> Iterator[Block]:
-    """The first lines, in pieces that each have one pool."""
-    for block in blocks:
+def pieces(lines: int, seed: int, day: int, log: str, *, of: int | None = None) -> Iterator[Block]:
+    """The first lines of the log, or of a synthetic day of so many whose truth is known; a piece has one pool."""
+    made = synthetic_day(lines=of or lines, seed=10 * seed + day)
+    for block in read(log).blocks(PIECE) if log else made.blocks(PIECE, truth=True):
         borders = np.flatnonzero(np.diff(block.pool)) + 1
-        cuts = sorted({0, *borders.tolist(), *range(0, len(block), PIECE), len(block)})
-        for first, last in pairwise(cuts):
+        for first, last in pairwise([0, *borders.tolist(), len(block)]):
             last = min(last, first + lines)
             lines -= last - first
             yield block.part(first, last)
@@ -70,24 +63,21 @@ def pieces_of(blocks: Iterator[Block], lines: int) -> Iterator[Block]:
                 return
 
 
-def _pairs(piece: Block) -> Any:
-    """Pairs of user feature and article, as R6B has no features of articles, hashed to DIM with signs."""
-    users = UserOnly(USER).rows(piece)
-    articles = mixed_bits(piece.pool_ids).astype(np.int64)[piece.candidates]  # ids of near numbers, far apart
-    keys = np.repeat(articles, np.diff(users.indptr)) + users.indices
-    sign = np.where(mixed_bits(keys) & np.uint64(1), 1.0, -1.0)
-    pairs = sp.csr_array((sign * users.data, buckets(keys, DIM), users.indptr), shape=(users.shape[0], DIM))
-    pairs.sum_duplicates()
-    return pairs
-
-
 class Arms:
-    """The arms of a piece, made once for all policies that meet it."""
+    """The arms of a piece, made once for all policies that meet it: users for one model an article, pairs for one of all.
+
+    R6B has no features of articles, so pairs of user feature and article are hashed to DIM, with signs.
+    """
 
     def __init__(self, piece: Block) -> None:
         pool = slice(*piece.pool_start[piece.pool[0] : piece.pool[0] + 2])
         self.ids: list[int] = piece.pool_ids[pool].tolist()
-        self.users, self.pairs = UserOnly(USER).users(piece), _pairs(piece)  # for one model an article; a shared theta
+        self.users, rows = UserOnly(USER).users(piece), UserOnly(USER).rows(piece)
+        articles = mixed_bits(piece.pool_ids).astype(np.int64)[piece.candidates]  # ids of near numbers, far apart
+        keys = np.repeat(articles, np.diff(rows.indptr)) + rows.indices
+        sign = np.where(mixed_bits(keys) & np.uint64(1), 1.0, -1.0)
+        self.pairs = sp.csr_array((sign * rows.data, buckets(keys, DIM), rows.indptr), shape=(rows.shape[0], DIM))
+        self.pairs.sum_duplicates()
 
     def play(self, policy: Any, rewards: Array, shown: Any = None) -> NDArray[np.int64]:
         """The policy's choices; rewards are those of every arm, or of the one that was shown."""

@@ -7,21 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from driftls.paper.reproduce.replays import (
-    BASELINES,
-    DEFAULT,
-    DIM,
-    KAPPA,
-    LINUCB,
-    POLICIES,
-    VARIANTS,
-    Arms,
-    day_of,
-    pieces_of,
-)
-from driftls.paper.reproduce.show import colour, ratio, spread, verdict
-from driftls.paper.reproduce.work import Job, Options
-from driftls.report import Claim, Dot, Dots, Finding, Mark, Section, Table, number
+from driftls.paper.reproduce.common import Job, Options, colour, ratio, verdict
+from driftls.paper.reproduce.replays import BASELINES, DEFAULT, DIM, KAPPA, LINUCB, POLICIES, VARIANTS, Arms, pieces
+from driftls.report import Claim, Dot, Dots, Finding, Mark, Section, Table
 
 PRINTED = {  # ms on days 2 and 4
     LINUCB: (1_367_018, 1_717_997),
@@ -62,37 +50,35 @@ def jobs(options: Options) -> list[Job]:
 
 def spent(lines: int, seed: int, day: int, log: str) -> dict[str, Any]:
     """Microseconds a line of every method."""
-    pieces = [(piece, Arms(piece)) for piece in pieces_of(day_of(DAY, seed, day, log), lines)]
-    times = {method: _dense(method, pieces) for method in BASELINES}
+    parts = [(piece, Arms(piece)) for piece in pieces(lines, seed, day, log, of=DAY)]
+    times = {method: _dense(method, *parts[0]) for method in BASELINES}
     for method in METHODS[len(BASELINES) :]:
         policy = POLICIES[method](seed)
-        for k, (piece, arms) in enumerate(pieces):
+        for k, (piece, arms) in enumerate(parts):
             if k <= 1:  # the first piece loads what was compiled, and opens models
                 begin = thread_time()
             arms.play(policy, piece.reward, piece.shown)
-        times[method] = 1e6 * (thread_time() - begin) / sum(len(piece) for piece, _ in pieces[1:] or pieces)
-    return {"lines": lines, "day": day, "times": times}
+        times[method] = 1e6 * (thread_time() - begin) / sum(len(piece) for piece, _ in parts[1:] or parts)
+    return times
 
 
-def _dense(method: str, pieces: list[Any]) -> float:
+def _dense(method: str, piece: Any, arms: Arms) -> float:
     """Choosing for a line, and one in K of learning from one."""
-    policy, choose, learn = BASELINES[method](DIM, kappa=KAPPA), [], []
-    piece, arms = pieces[0]
-    count = len(arms.ids)
-    for i in range(min(DENSE, len(piece))):
+    policy, count = BASELINES[method](DIM, kappa=KAPPA), len(arms.ids)
+    lines, choose, learn = min(DENSE, len(piece)), 0.0, 0.0
+    for i in range(lines):
         rows = arms.pairs[i * count : (i + 1) * count].toarray()
         begin = thread_time()
         policy.choose(rows)
         between = thread_time()
         policy.learn(rows[piece.shown[i]], piece.reward[i])
-        choose.append(between - begin)
-        learn.append(thread_time() - between)
-    return float(1e6 * (np.mean(choose) + np.mean(learn) / count))
+        choose, learn = choose + between - begin, learn + thread_time() - between
+    return 1e6 * (choose + learn / count) / lines
 
 
-def show(options: Options, data: list[dict[str, Any]]) -> Section:
-    """Times in a figure, ratios in two tables: the paper's, and ours."""
-    times = {method: [one["times"][method] for one in data] for method in METHODS}
+def show(options: Options, data: list[dict[str, float]]) -> Section:
+    """Times in a figure, ratios in a table: the paper's, and ours."""
+    times = {method: [one[method] for one in data] for method in METHODS}
     over = {slow: ratio(times[slow], times[GD]) for slow in SLOW}
     claim = Claim(
         "LinUCB takes 277 times as long as fLinUCB-GD: a significant gain over classic solvers.",
@@ -103,27 +89,23 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
     )
     best = min(over.values(), key=lambda each: each.value)
     against = "slower than" if best.high < 1.0 else "faster than" if best.low > 1.0 else "no faster than"
-    speeds = Dots(
-        "speed-up", "LinUCB's time over fLinUCB-GD's", "", "LinUCB's time over fLinUCB-GD's",
-        [Dot(SLOW[slow], each.value, None, 1, each[1:]) for slow, each in over.items()], "x",
-        [Mark(277.0, "paper: 277"), Mark(1.0, "equal")],
-    )  # fmt: skip
+    name = "LinUCB's time over fLinUCB-GD's"
+    dots = [Dot(SLOW[slow], each.value, None, 1, each[1:]) for slow, each in over.items()]
     finding = Finding(
         "How much faster is it?",
         f"fLinUCB-GD is {over['inversion']} times as fast as LinUCB that inverts a matrix every round, and {against} "
         "the best exact one.",
-        speeds,
+        Dots("speed-up", name, "", name, dots, "x", [Mark(277.0, "paper: 277"), Mark(1.0, "equal")]),
     )
     printed = [Dot(method, ms[0] / 1000, None, colour(method)) for method, ms in PRINTED.items()]
+    quartiles = {method: np.quantile(own, [0.25, 0.5, 0.75]).tolist() for method, own in times.items()}
+    ours = [Dot(method, middle, None, colour(method), (low, high)) for method, (low, middle, high) in quartiles.items()]
     here = f"Choosing and learning, one core: medians and quartiles of {len(data)} repetitions. Exact methods first."
     figures = [
         Dots("run-times-printed", "As the paper reports it", "Its day 2, on its machine.", "seconds", printed, "x"),
-        Dots("run-times", "Here", here, "µs a line", [spread(method, own) for method, own in times.items()], "x"),
+        Dots("run-times", "Here", here, "µs a line", ours, "x"),
     ]
     rows = [[f"paper: ms, day {day}", *(f"{ms[k]:,}" for ms in PRINTED.values())] for k, day in enumerate((2, 4))]
-    for k, day in enumerate((2, 4)):
-        own = (number(PRINTED[LINUCB][k] / ms[k]) for ms in PRINTED.values())
-        rows.append([f"paper: LinUCB over it, day {day}", *own])
     rows += [[f"here: {slow} over it", *(str(ratio(times[slow], times[each])) for each in PRINTED)] for slow in SLOW]
     note = (
         "What the paper prints; then how many times as long each exact method takes here. Times of a machine that does "

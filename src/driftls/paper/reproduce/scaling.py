@@ -9,9 +9,8 @@ import numpy as np
 
 from driftls import paper
 from driftls.environments import FreshContexts
+from driftls.paper.reproduce.common import Job, Options, medians, ratio, slope, verdict
 from driftls.paper.reproduce.replays import BASELINES
-from driftls.paper.reproduce.show import medians, ratio, slope, verdict
-from driftls.paper.reproduce.work import Job, Options
 from driftls.policies import LinUCB
 from driftls.report import Claim, Lines, Section
 from driftls.trackers import RAW, SAGA

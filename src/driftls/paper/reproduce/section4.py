@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from driftls.paper import sgd, theory
-from driftls.paper.reproduce.show import of, slope, told, verdict
-from driftls.paper.reproduce.work import Job, Options
-from driftls.report import Claim, Line, Lines, Section, Table
+from driftls.paper.reproduce.common import Job, Options, of, slope, told, verdict
+from driftls.report import Claim, Line, Lines, Section
 from driftls.schedules import Power, ridge
 
 DIM = 8
@@ -31,8 +30,7 @@ TEXT = [
 
 def jobs(options: Options) -> list[Job]:
     """Each setting on each seed."""
-    rows = options.pick(4_000, 20_000, 20_000)
-    seeds = options.seeds(10, 20, 40)
+    rows, seeds = options.pick(4_000, 20_000, 20_000), options.seeds(10, 20, 40)
     return [Job(terms, {"case": case, "rows": rows, "seed": seed}) for case in CASES for seed in seeds]
 
 
@@ -61,12 +59,11 @@ def terms(case: str, rows: int, seed: int) -> dict[str, Any]:
 
 
 def show(options: Options, data: list[dict[str, Any]]) -> Section:
-    """A figure for each setting, and a table of the ends."""
-    ends = {case: {term: [one[term][-1] for one in of(data, case=case)] for term in TERMS} for case in CASES}
-    start = {case: ends[case]["initial"] for case in CASES}
-    n = data[0]["n"]
+    """A figure for each setting."""
+    n, discussed = data[0]["n"], of(data, case="discussed")
+    start = {case: [one["initial"][-1] for one in of(data, case=case)] for case in CASES}
     late = next(k for k, at in enumerate(n) if at >= n[-1] / 10)
-    falls = [slope(n[late:], one["drift"][late:]) for one in of(data, case="discussed")]
+    falls = [slope(n[late:], one["drift"][late:]) for one in discussed]
     claims = [
         Claim(
             "To forget where it started, fRLS-GD must regularise by a λₙ that falls no faster than n⁻⁰·⁴.",
@@ -76,19 +73,14 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
         ),
         Claim(
             "With that λₙ the solution drifts, and only a constant bounds the error that this makes.",
-            f"The drift's part is {told(ends['discussed']['drift'])}, and falls with a slope of {told(falls)}.",
+            f"The drift's part is {told([one['drift'][-1] for one in discussed])}, and falls with a slope of {told(falls)}.",
             verdict(bool(np.mean(falls) > -0.1), bool(np.mean(falls) > -0.5)),
         ),
     ]
-    rows = [[f"{CASES[case][0]}: {CASES[case][1]}", *(told(ends[case][term]) for term in TERMS)] for case in CASES]
-    table = Table("section-4", f"After {n[-1]:,} rounds, relative to the solution", ["setting", *TERMS], rows)
-    figures = [_figure(case, of(data, case=case)) for case in CASES]
-    title = "Section 4: what adaptive regularisation costs"
-    return Section("section-4", title, TEXT, [*figures, table], claims=claims)
-
-
-def _figure(case: str, runs: list[dict[str, Any]]) -> Lines:
-    title, formula, *_ = CASES[case]
-    drawn = [Line.over_seeds(term, runs[0]["n"], [one[term] for one in runs], *TERMS[term]) for term in TERMS]
-    caption = f"{formula}. fRLS-GD's error and its three parts: mean and 95% interval of {len(runs)} seeds."
-    return Lines(f"section-4-{case}", title, caption, "round n", "length / the solution's", drawn)
+    figures = []
+    for case, (title, formula, *_) in CASES.items():
+        runs = of(data, case=case)
+        drawn = [Line.over_seeds(term, n, [one[term] for one in runs], *look) for term, look in TERMS.items()]
+        caption = f"{formula}. fRLS-GD's error and its three parts: mean and 95% interval of {len(runs)} seeds."
+        figures.append(Lines(f"section-4-{case}", title, caption, "round n", "length / the solution's", drawn))
+    return Section("section-4", "Section 4: what adaptive regularisation costs", TEXT, figures, claims=claims)

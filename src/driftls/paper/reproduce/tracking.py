@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from driftls import paper
 from driftls.features import UserOnly
-from driftls.paper.reproduce.replays import USER, day_of, pieces_of
-from driftls.paper.reproduce.show import lines, told, verdict
-from driftls.paper.reproduce.work import Job, Options
-from driftls.report import Claim, Finding, Lines, Mark, Section, Table, plus_minus
+from driftls.paper.reproduce.common import Job, Options, lines, told, verdict
+from driftls.paper.reproduce.replays import USER, pieces
+from driftls.report import Claim, Finding, Line, Lines, Section, Table, plus_minus
 from driftls.run import interval
 from driftls.trackers import CD, RAW, SAGA
 
@@ -41,17 +39,12 @@ def jobs(options: Options) -> list[Job]:
     return [Job(follow, {"rows": ROWS, "seed": seed, "log": log}) for seed in options.seeds(10, 20, 40)]
 
 
-def stream(rows: int, seed: int, log: str) -> tuple[Any, NDArray[np.float64]]:
-    """Users as sparse rows of norm 1, as the paper assumes, and their clicks."""
-    pieces = list(pieces_of(day_of(rows, seed, 0, log), rows))
-    X: Any = sp.vstack([UserOnly(USER).users(piece) for piece in pieces], format="csr")
-    X.data /= np.repeat(np.sqrt(X.multiply(X).sum(axis=1)), np.diff(X.indptr))
-    return X, np.concatenate([piece.reward for piece in pieces])
-
-
 def follow(rows: int, seed: int, log: str) -> dict[str, Any]:
-    """Every scheme over one stream: both errors at some points."""
-    X, y = stream(rows, seed, log)
+    """Both errors of every scheme at some points of one stream: users as sparse rows of norm 1, and their clicks."""
+    parts = list(pieces(rows, seed, 0, log))
+    X: Any = sp.vstack([UserOnly(USER).users(piece) for piece in parts], format="csr")
+    X.data /= np.repeat(np.sqrt(X.multiply(X).sum(axis=1)), np.diff(X.indptr))
+    y = np.concatenate([piece.reward for piece in parts])
     points = np.unique(np.geomspace(100, X.shape[0], 25).round().astype(int)).tolist()
     found: dict[str, Any] = {"n": points}
     for scheme, make in SCHEMES.items():
@@ -69,17 +62,18 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
     runs = {kind: {scheme: [one[scheme][kind] for one in data] for scheme in SCHEMES} for kind in data[0]["CD"]}
     ends = {kind: {scheme: [run[-1] for run in own] for scheme, own in runs[kind].items()} for kind in runs}
     last, where = ends["relative"], f"After {points[-1]:,} rows"
-    dashes = dict.fromkeys(PAPER, "dashed")
-    absolute, relative = (lines(runs[kind], points, dashes) for kind in ("absolute", "relative"))
-    axis, zero = "‖θₙ − exact‖ / ‖exact‖", [Mark(1.0, "θ = 0", "y")]
+    absolute, relative = (
+        lines(runs[kind], points, dict.fromkeys(PAPER, "dashed")) for kind in ("absolute", "relative")
+    )
+    axis, zero = "‖θₙ − exact‖ / ‖exact‖", Line("θ = 0", [points[0], points[-1]], [1.0, 1.0])
     bands = f"Bands are 95% intervals over {len(data)} streams."
     figures = [
         Lines("tracking-absolute", "As the paper plots it", "The distance to the exact solution, on the paper's axes. "
               f"It looks small; so is the solution. {bands}", "iteration n", "‖θₙ − exact‖", absolute[:3], ""),
         Lines("tracking-relative", "Relative to the solution", "The same, over the solution's length: an estimate that "
-              f"never leaves 0 is at 1. {bands}", "iteration n", axis, relative[:3], "", zero),
+              f"never leaves 0 is at 1. {bands}", "iteration n", axis, [*relative[:3], zero], ""),
         Lines("tracking-ours", "With what we recommend", "The paper's settings dashed, ours solid; both axes "
-              f"logarithmic. {bands}", "iteration n", axis, relative, "xy", zero),
+              f"logarithmic. {bands}", "iteration n", axis, [*relative, zero]),
     ]  # fmt: skip
     rows = [
         [scheme, "the paper's" if scheme in PAPER else "ours", told(ends["absolute"][scheme]), told(last[scheme])]
@@ -93,10 +87,9 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
         verdict(*(np.mean(last[scheme]) < GOOD for scheme in PAPER)),
     )
     best = min(PAPER, key=lambda scheme: np.mean(last[scheme]))
-    far, half = interval(last[best])
+    far = plus_minus(*(100.0 * each for each in interval(last[best])))
     text = (
-        f"{where} {best}, the closest of the paper's schemes, still has {plus_minus(100 * far, 100 * half)}% "
-        "of the way to the exact solution to go."
+        f"{where} {best}, the closest of the paper's schemes, still has {far}% of the way to the exact solution to go."
     )
     finding = Finding("Does it follow the exact solution?", text, figures[2])
     return Section("tracking", "Tracking error", TEXT, [*figures, table], claims=[claim], findings=[finding])
