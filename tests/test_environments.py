@@ -53,8 +53,9 @@ def test_a_block_holds_what_its_rounds_give(name, reward, moves):
         if block.ids is not None:
             np.testing.assert_array_equal(offered.ids, block.ids[i])
         for k in range(ARMS):
-            mean, noise = block.means[i, k], block.noise[i]
+            mean, noise = block.means[i, k], env.noise(n, 1)[0]
             assert env.reward(n, k) == (float(noise < mean) if reward == "bernoulli" else mean + noise)
+            assert env.reward(n, k) == block.rewards[i, k]
 
 
 @pytest.mark.parametrize("name", POOLS)
@@ -73,7 +74,7 @@ def test_long_blocks_are_made_of_short_ones(name):
     env = POOLS[name](seed=2, moves=Jumps(700))
     whole = env.block(1, 3000)
     parts = [env.block(1, 10), env.block(11, 1500), env.block(1511, 1490)]
-    for field in ("means", "noise"):
+    for field in ("means", "rewards"):
         np.testing.assert_array_equal(getattr(whole, field), np.concatenate([getattr(p, field) for p in parts]))
     np.testing.assert_array_equal(arms_of(whole, 2900), arms_of(parts[2], 2900 - 1510))
 
@@ -140,8 +141,7 @@ def test_bernoulli_rewards_are_one_as_often_as_their_mean():
     assert (block.means >= 0.0).all()
     assert (block.means <= 1.0).all()
     np.testing.assert_allclose(block.arms[:, 0], 0.5**0.5)
-    shares = (block.noise[:, None] < block.means).mean(axis=0)
-    np.testing.assert_allclose(shares, block.means[0], atol=5 * 0.5 / 20_000**0.5)
+    np.testing.assert_allclose(block.rewards.mean(axis=0), block.means[0], atol=5 * 0.5 / 20_000**0.5)
     assert {env.reward(n, 0) for n in range(1, 60)} == {0.0, 1.0}
 
 
@@ -272,7 +272,7 @@ def test_an_unknown_setting_is_refused():
 def test_rounds_and_arms_that_do_not_exist_are_refused():
     env = FixedArms(DIM, ARMS)
     for call in (lambda: env.round(0), lambda: env.block(1, 0), lambda: env.theta(-1), lambda: env.noise(0, 3)):
-        with pytest.raises(InputError, match="count from 1"):
+        with pytest.raises(SettingsError, match="must be a whole number of at least 1"):
             call()
     for k in (-1, ARMS):
         with pytest.raises(InputError, match=r"arms 0 \.\.\. 4"):

@@ -11,8 +11,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypedDict, Unpack, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -42,13 +43,12 @@ class Block(NamedTuple):
     """Consecutive rounds as arrays.
 
     ``arms`` is (count, K, d); (K, d) where they never change; CSR with count K rows where they are sparse.
-    ``noise`` is xi_n, or for Bernoulli rewards a uniform u_n, and the reward is 1 if u_n < mean.
     """
 
     arms: Array | csr_array
     ids: Ids | None  # (count, K)
     means: Array  # (count, K)
-    noise: Array  # (count,)
+    rewards: Array  # (count, K), what each arm would bring
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,6 @@ class Rotates:
     """theta* turns in a plane, once around in ``period`` rounds."""
 
     period: float
-
-
-class Settings(TypedDict, total=False):
-    """The keywords that every environment takes; see `Environment`."""
-
-    reward: Literal["gaussian", "bounded", "bernoulli"]
-    sigma: float
-    theta: npt.ArrayLike | None
-    moves: Jumps | Rotates | None
-    seed: Seed
 
 
 class Environment(ABC):
@@ -103,16 +93,15 @@ class Environment(ABC):
         moves: Jumps | Rotates | None = None,
         seed: Seed = 0,
     ) -> None:
-        if not isinstance(reward, str) or reward not in ("gaussian", "bounded", "bernoulli"):
+        if reward not in ("gaussian", "bounded", "bernoulli"):
             raise SettingsError(f'reward must be "gaussian", "bounded" or "bernoulli", got {reward!r}.')
-        dim, sigma = as_whole(dim, "dim"), as_number(sigma, "sigma")
+        self.dim, self.kind, self.sigma, self.moves = as_whole(dim, "dim"), reward, as_number(sigma, "sigma"), moves
         if not 0.0 <= sigma < np.inf or (reward == "bounded" and sigma > 3**-0.5):
             raise SettingsError(f"sigma must be at least 0, and at most 0.577 if |xi| <= 1; got {sigma}.")
         if moves is not None and not isinstance(moves, Jumps | Rotates):
             raise SettingsError(f"moves must be Jumps(every) or Rotates(period), got {moves!r}.")
         if moves and not as_number(moves.every if isinstance(moves, Jumps) else moves.period, "a move's rounds") > 0:
             raise SettingsError(f"theta* can only move after a positive number of rounds, got {moves}.")
-        self.dim, self.kind, self.sigma, self.moves = dim, reward, sigma, moves
         self.bernoulli = reward == "bernoulli"
         self._free = dim - self.bernoulli  # the entries of u
         if self._free < 1 + isinstance(moves, Rotates):
@@ -139,7 +128,7 @@ class Environment(ABC):
 
     def thetas(self, n: int, count: int) -> Array:
         """theta* of the rounds n ... n + count - 1, (count, d)."""
-        _check_rounds(n, count)
+        n, count = as_whole(n, "a round"), as_whole(count, "count")
         first, length, past = self._first, self._length, np.arange(n - 1, n - 1 + count)
         if isinstance(self.moves, Jumps):
             part = past // self.moves.every
@@ -155,17 +144,12 @@ class Environment(ABC):
         return _with_intercept(thetas) if self.bernoulli else np.asarray(thetas)
 
     def noise(self, n: int, count: int) -> Array:
-        """The noise of the rounds n ... n + count - 1, (count,), as in `Block`."""
-        _check_rounds(n, count)
-        return self._noise.take(n, count)
+        """The noise of the rounds n ... n + count - 1; for Bernoulli rewards a uniform u, and the reward is u < mean."""
+        return self._noise.take(as_whole(n, "a round"), as_whole(count, "count"))
 
     @abstractmethod
     def best(self, n: int) -> float:
         """The largest mean reward in round n."""
-
-    def _observe(self, n: int, mean: float) -> float:
-        noise = float(self.noise(n, 1)[0])
-        return float(noise < mean) if self.bernoulli else mean + noise
 
     def _draw_noise(self, rng: Generator, size: int) -> Array:
         if self.kind == "gaussian":
@@ -177,7 +161,7 @@ class Environment(ABC):
 class Pool(Environment):
     """An environment that offers K arms a round, all of length 1 unless given."""
 
-    def __init__(self, dim: int, arms: int, **settings: Unpack[Settings]) -> None:
+    def __init__(self, dim: int, arms: int, **settings: Any) -> None:
         super().__init__(dim, **settings)
         self.arms = as_whole(arms, "arms")
 
@@ -202,8 +186,8 @@ class Pool(Environment):
         return Round(arms, None if ids is None else ids[0])
 
     def block(self, n: int, count: int) -> Block:
-        """The rounds n ... n + count - 1, with the mean of every arm and the noise of every round."""
-        noise, (arms, ids) = self.noise(n, count), self._arms(n, count)
+        """The rounds n ... n + count - 1, with the mean and the reward of every arm."""
+        noise, (arms, ids) = self.noise(n, count)[:, None], self._arms(n, count)
         means = np.empty((count, self.arms))
         every = self.moves.every if isinstance(self.moves, Jumps) else 1 if self.moves else n + count
         for a, b in pairwise([0, *range(every - (n - 1) % every, count, every), count]):  # while theta* stays
@@ -212,13 +196,13 @@ class Pool(Environment):
                 means[a:b] = (arms[a * self.arms : b * self.arms] @ theta).reshape(-1, self.arms)
             else:  # a product a round, so that blocks of any size agree to the last bit
                 means[a:b] = arms @ theta if arms.ndim == 2 else [rows @ theta for rows in arms[a:b]]
-        return Block(arms, ids, means, noise)
+        return Block(arms, ids, means, (noise < means).astype(np.float64) if self.bernoulli else means + noise)
 
     def reward(self, n: int, k: int) -> float:
         """The reward of the k-th arm of round n."""
         if not 0 <= k < self.arms:
             raise InputError(f"Round {n} has the arms 0 ... {self.arms - 1}, got {k}.")
-        return self._observe(n, float(self.block(n, 1).means[0, k]))
+        return float(self.block(n, 1).rewards[0, k])
 
     def best(self, n: int) -> float:
         """The largest mean among the arms of round n."""
@@ -233,18 +217,16 @@ class FixedArms(Pool):
     (array([0, 1]), 0.7, 0.2)
     """
 
-    def __init__(self, dim: int, arms: int | Array = 100, **settings: Unpack[Settings]) -> None:
-        given = None if np.ndim(arms) == 0 else _numbers(arms, "arms")
-        super().__init__(dim, arms if given is None else len(given), **settings)  # type: ignore[arg-type]
-        if given is None:
-            self._rows = self._arm_stream().take(0, self.arms)
-        else:
-            self._rows = given
-            if self._rows.shape != (self.arms, dim) or not np.isfinite(self._rows).all():
-                raise DimensionError(f"arms must be finite, with dim={dim} columns; shape {self._rows.shape}.")
-            if self.bernoulli:
-                raise SettingsError("Bernoulli rewards need means in [0, 1] and draw their own arms.")
-            self.max_norm = float(np.linalg.norm(self._rows, axis=1).max())
+    def __init__(self, dim: int, arms: int | Array = 100, **settings: Any) -> None:
+        rows = None if np.ndim(arms) == 0 else _numbers(arms, "arms")
+        super().__init__(dim, arms if rows is None else len(rows), **settings)  # type: ignore[arg-type]
+        if rows is None:
+            rows = self._arm_stream().take(0, self.arms)
+        elif rows.shape != (self.arms, dim) or not np.isfinite(rows).all():
+            raise DimensionError(f"arms must be finite, with dim={dim} columns; shape {rows.shape}.")
+        elif self.bernoulli:
+            raise SettingsError("Bernoulli rewards need means in [0, 1] and draw their own arms.")
+        self._rows, self.max_norm = rows, float(np.linalg.norm(rows, axis=1).max())
 
     def _arms(self, n: int, count: int) -> tuple[Array, Ids]:
         return self._rows.copy(), np.tile(np.arange(self.arms), (count, 1))
@@ -260,7 +242,7 @@ class ChurningPool(Pool):
     [0 1 2] [3 1 2] [6 7 5]
     """
 
-    def __init__(self, dim: int, arms: int = 20, *, every: int = 50, **settings: Unpack[Settings]) -> None:
+    def __init__(self, dim: int, arms: int = 20, *, every: int = 50, **settings: Any) -> None:
         super().__init__(dim, arms, **settings)
         self.every = as_whole(every, "every")
         self._vectors = self._arm_stream()
@@ -282,7 +264,7 @@ class FreshContexts(Pool):
     40
     """
 
-    def __init__(self, dim: int, arms: int = 20, *, nnz: int | None = None, **settings: Unpack[Settings]) -> None:
+    def __init__(self, dim: int, arms: int = 20, *, nnz: int | None = None, **settings: Any) -> None:
         super().__init__(dim, arms, **settings)
         if nnz is not None and not 1 + self.bernoulli <= as_whole(nnz, "nnz") <= dim:
             raise SettingsError(f"nnz must lie in [{1 + self.bernoulli}, {dim}] here, got {nnz}.")
@@ -310,27 +292,21 @@ class _Stream:
     """
 
     def __init__(self, seed: SeedSequence, key: int, width: int, draw: Draw) -> None:
-        self._seed, self._key, self._draw = seed, key, draw
         self._size = max(1, min(1024, 2**18 // width))  # items a chunk: at most 2 MB, if one item is no more
-        self._kept: tuple[int, Array] | None = None
+
+        @lru_cache(maxsize=2)  # rounds mostly come in order: the next ones are near
+        def chunk(c: int) -> Array:
+            # the tag keeps these apart from the children of a policy that was given the same seed
+            child = SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, TAG, key, c))
+            return draw(default_rng(child), self._size)
+
+        self._chunk = chunk
 
     def take(self, start: int, count: int) -> Array:
         """Items start ... start + count - 1; the array is the caller's own."""
         first, last = start // self._size, (start + count - 1) // self._size
-        if self._kept is None or not self._kept[0] <= first <= last < self._kept[0] + self._kept[1].shape[0]:
-            chunks = np.stack([self._chunk(c) for c in range(first, last + 1)])
-        else:
-            first, chunks = self._kept
-        items = chunks.reshape(-1, *chunks.shape[2:])[start - first * self._size :][:count]
-        if count > self._size:
-            return items
-        self._kept = first, chunks  # rounds mostly come in order: the next ones are near
-        return items.copy()
-
-    def _chunk(self, c: int) -> Array:
-        # the tag keeps these apart from the children of a policy that was given the same seed
-        child = SeedSequence(self._seed.entropy, spawn_key=(*self._seed.spawn_key, TAG, self._key, c))
-        return self._draw(default_rng(child), self._size)
+        items = self._chunk(first) if first == last else np.concatenate([*map(self._chunk, range(first, last + 1))])
+        return items[start - first * self._size :][:count].copy()
 
 
 def _numbers(values: npt.ArrayLike, name: str) -> Array:
@@ -347,8 +323,3 @@ def _with_intercept(directions: Array) -> Array:
     """(1, u)/sqrt(2), along the last axis."""
     ones = np.ones((*directions.shape[:-1], 1))
     return np.concatenate([ones, directions], axis=-1) / 2**0.5
-
-
-def _check_rounds(n: int, count: int) -> None:
-    if as_whole(n, "a round", -(2**62)) < 1 or as_whole(count, "count", -(2**62)) < 1:
-        raise InputError(f"Rounds count from 1 and a block has at least one, got n={n}, count={count}.")

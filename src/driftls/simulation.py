@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ def simulate(
     points: Sequence[int] | None = None,
     tracking: bool = False,
     engine: str = "compiled",
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> Run:
     """Play `rounds` rounds and tell what happened.
 
@@ -62,88 +62,84 @@ def simulate(
     >>> run.last("regret") < 200
     True
     """
-    if not isinstance(engine, str) or engine not in ("compiled", "python"):
+    if engine not in ("compiled", "python"):
         raise SettingsError(f"engine must be 'compiled' or 'python', got {engine!r}.")
     if getattr(policy, "disjoint", False):
         raise SettingsError(f"a {type(policy).__name__} takes users, but the environment offers arms. Use one model.")
     if not isinstance(policy, SharedPolicy) and engine == "compiled":
         raise SettingsError(f'a {type(policy).__name__} has no compiled loop: pass engine="python".')
-    rounds = as_whole(rounds, "rounds")
     if not isinstance(environment, Pool):
         raise SettingsError(f"expected an environment such as FixedArms(dim, 100), got {environment!r}.")
     if policy.dim != environment.dim and not getattr(policy, "any_dim", False):
         raise DimensionError(f"the policy has dim={policy.dim}, but the environment has dim={environment.dim}.")
+    rounds = as_whole(rounds, "rounds")
     points = sorted({*(log_points(rounds) if points is None else [as_whole(p, "a point") for p in points]), rounds})
     if points[-1] > rounds:
         raise SettingsError(f"points must lie in 1 ... {rounds}, got {points[0]} ... {points[-1]}.")
-    play = _compiled if engine == "compiled" else _python
-    seconds: dict[str, float] = {"play": 0.0} if engine == "compiled" else {"choose": 0.0, "learn": 0.0}
+    play, parts = (_compiled, ("play",)) if engine == "compiled" else (_python, ("choose", "learn"))
+    seconds = dict.fromkeys(parts, 0.0)
     traces: dict[str, list[float]] = {"regret": [], "reward": []}
     regret = reward = 0.0
     done = 0
     for point in points:
         while done < point:
             count = min(CHUNK, point - done)
-            block = environment.block(done + 1, count)
-            chosen, rewards = play(policy, block, seconds, environment.bernoulli)
-            means = block.means
-            regret += float((means.max(axis=1) - means[np.arange(count), chosen]).sum())
-            reward += float(rewards.sum())
+            block, line = environment.block(done + 1, count), np.arange(count)
+            chosen = play(policy, block, seconds)
+            regret += float((block.means.max(axis=1) - block.means[line, chosen]).sum())
+            reward += float(block.rewards[line, chosen].sum())
             done += count
-            if progress is not None:
-                progress(done)
+            progress(done)
         traces["regret"].append(regret)
         traces["reward"].append(reward)
         if tracking:
             error = policy.tracker.tracking_error()
             traces.setdefault("tracking_error", []).append(error.absolute)
             traces.setdefault("relative_tracking_error", []).append(error.relative)
-    settings, name = {"policy": repr(policy), "engine": engine}, name or type(policy).__name__
-    problem = f"{type(environment).__name__}(dim={environment.dim}, arms={environment.arms})"
-    found: dict[str, Any] = {"rounds": rounds, "points": list(points), "traces": traces, "seconds": seconds}
-    return Run(policy=name, problem=problem, seed=seed, settings=settings, **found)
+    return Run(
+        policy=name or type(policy).__name__,
+        problem=f"{type(environment).__name__}(dim={environment.dim}, arms={environment.arms})",
+        seed=seed,
+        rounds=rounds,
+        points=points,
+        traces=traces,
+        seconds=seconds,
+        settings={"policy": repr(policy), "engine": engine},
+    )
 
 
-Chosen = tuple[NDArray[np.int64], NDArray[np.float64]]
-
-
-def _python(policy: SharedPolicy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
+def _python(policy: SharedPolicy, block: Block, seconds: dict[str, float]) -> NDArray[np.int64]:
     """The specification: choose and learn, round by round."""
     count, K = block.means.shape
-    chosen, rewards = np.zeros(count, dtype=np.int64), np.zeros(count)
+    chosen = np.zeros(count, dtype=np.int64)
     for r in range(count):
         arms, ids = block.arms, None if block.ids is None else block.ids[r]
         if sp.issparse(arms):
             arms = arms[r * K : (r + 1) * K]
         elif arms.ndim == 3:
             arms = arms[r]
-        before = time.perf_counter()
-        k = policy.choose(arms, ids=ids)
-        after = time.perf_counter()
-        mean, noise = float(block.means[r, k]), float(block.noise[r])
-        rewards[r] = float(noise < mean) if bernoulli else mean + noise
-        chosen[r] = k
-        between = time.perf_counter()
-        policy.learn(arms, float(rewards[r]), arm=k, ids=ids)
-        seconds["choose"] += after - before
-        seconds["learn"] += time.perf_counter() - between
-    return chosen, rewards
+        before = perf_counter()
+        k = chosen[r] = policy.choose(arms, ids=ids)
+        between = perf_counter()
+        policy.learn(arms, float(block.rewards[r, k]), arm=k, ids=ids)
+        seconds["choose"] += between - before
+        seconds["learn"] += perf_counter() - between
+    return chosen
 
 
-def _compiled(policy: SharedPolicy, block: Block, seconds: dict[str, float], bernoulli: bool) -> Chosen:
+def _compiled(policy: SharedPolicy, block: Block, seconds: dict[str, float]) -> NDArray[np.int64]:
     """The same in one compiled loop for each pool."""
     count, K = block.means.shape
-    arms, ids, noise = block.arms, block.ids, block.noise[:, None]
+    arms, ids = block.arms, block.ids
     still = not sp.issparse(arms) and arms.ndim == 2
-    rewards = (noise < block.means).astype(np.float64) if bernoulli else block.means + noise
     matrix = arms if still or sp.issparse(arms) else arms.reshape(count * K, -1)
     chosen, done = np.zeros(count, dtype=np.int64), 0
-    before = time.perf_counter()
+    before = perf_counter()
     while done < count:
         same = count if ids is None else done + int(np.argmax([*(ids[done:] != ids[done]).any(axis=1), True]))
-        pool = None if ids is None else ids[done]
         rows = matrix if still else matrix[done * K : same * K]
-        chosen[done:same] = policy.play(rows, rewards[done:same], ids=pool)
+        pool = None if ids is None else ids[done]
+        chosen[done:same] = policy.play(rows, block.rewards[done:same], ids=pool)
         done = same
-    seconds["play"] = seconds.get("play", 0.0) + time.perf_counter() - before
-    return chosen, rewards[np.arange(count), chosen]
+    seconds["play"] += perf_counter() - before
+    return chosen

@@ -7,12 +7,12 @@ only be meant for directions: ``||G(u) - G(v)|| <= J ||u - v||`` for u and v of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Unpack
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from driftls.environments import Environment, Settings
+from driftls.environments import Environment
 from driftls.errors import DimensionError, InputError, SettingsError
 
 __all__ = ["ActionSet", "Ball", "Ellipsoid", "LinearBandit", "Sphere"]
@@ -122,7 +122,7 @@ class LinearBandit(Environment):
     (True, 0.0)
     """
 
-    def __init__(self, actions: ActionSet, **settings: Unpack[Settings]) -> None:
+    def __init__(self, actions: ActionSet, **settings: Any) -> None:
         super().__init__(actions.dim, **settings)
         if self.bernoulli:
             raise SettingsError("On an action set means can leave [0, 1]: take gaussian or bounded rewards.")
@@ -136,7 +136,7 @@ class LinearBandit(Environment):
 
     def reward(self, n: int, x: Array) -> float:
         """The reward of action x in round n."""
-        return self._observe(n, self.mean(n, x))
+        return self.mean(n, x) + float(self.noise(n, 1)[0])
 
     def best(self, n: int) -> float:
         """The largest mean reward in round n, that of G(theta*_n)."""

@@ -57,17 +57,17 @@ def _spent(method: str, environment: FreshContexts, rounds: int) -> float:
     """Seconds of choosing and learning."""
     block, spent = environment.block(1, rounds), 0.0
     if method in COMPILED:
-        arms, rewards = np.concatenate(block.arms), block.means + block.noise[:, None]
+        arms = np.concatenate(block.arms)
         for count in (1, rounds):  # the first loads what was compiled
             policy = COMPILED[method](environment.dim)
             begin = thread_time()
-            policy.play(arms[: count * environment.arms], rewards[:count])
+            policy.play(arms[: count * environment.arms], block.rewards[:count])
         return thread_time() - begin
     policy = BASELINES[method](environment.dim)
-    for arms, means, noise in zip(block.arms, block.means, block.noise):
+    for arms, rewards in zip(block.arms, block.rewards):
         begin = thread_time()
         k = policy.choose(arms)
-        policy.learn(arms[k], means[k] + noise)
+        policy.learn(arms[k], rewards[k])
         spent += thread_time() - begin
     return spent
 
