@@ -30,9 +30,7 @@ def test_lipschitz_constants_by_hand():
     g1, g2, g3 = 6 / 28, 6 / 32, 6 / 36
     two, three = 1 - 2 * 0.5 * g2 * (1 - g2), 1 - 2 * 0.5 * g3 * (1 - g3)
     squares = g1**2 * two * three, g2**2 * three, g3**2
-    for after in range(3):
-        total = HALF.proposition_1(3, after=after) ** 2 / (2 * math.log(20))
-        assert total == pytest.approx(sum(squares[after:]))
+    assert HALF.proposition_1(3) ** 2 / (2 * math.log(20)) == pytest.approx(sum(squares))
 
 
 def test_constants_by_hand():
@@ -80,10 +78,10 @@ def test_propositions_are_the_printed_sums():
     Gamma = {k: sum(gamma[i] for i in range(1, k + 1)) for k in range(n + 1)}
     total = sum(
         gamma[i] ** 2 * math.prod(1 - 2 * mu * gamma[j] * (1 - gamma[j]) for j in range(i + 1, n + 1))
-        for i in range(n0 + 1, n + 1)
+        for i in range(1, n + 1)
     )
     bounds = Bounds(mu, c, 3, delta=0.2, theta0_error=2.0)
-    assert bounds.proposition_1(n, after=n0) == pytest.approx(math.sqrt(2 * total * math.log(5)))
+    assert bounds.proposition_1(n) == pytest.approx(math.sqrt(2 * total * math.log(5)))
 
     decay = {k: math.exp(-mu * (Gamma[n] - Gamma[k])) for k in range(n + 1)}
     later = range(n0 + 1, n + 1)

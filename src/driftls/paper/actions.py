@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from driftls.environments import Environment
 from driftls.errors import DimensionError, InputError, SettingsError
+from driftls.inputs import as_whole
 
 __all__ = ["ActionSet", "Ball", "Ellipsoid", "LinearBandit", "Sphere"]
 
@@ -35,9 +36,9 @@ class ActionSet:
     def __init__(
         self, G: Callable[[Array], Array], b: npt.ArrayLike, *, longest: float, J: float | None = None
     ) -> None:
-        self._basis = _matrix("b", b)
-        if len(set(self._basis.shape)) > 1 or np.linalg.matrix_rank(self._basis) < len(self._basis):
-            raise SettingsError(f"b must hold d independent actions of R^d as rows; its shape is {self._basis.shape}.")
+        self._basis = _square("b", b)
+        if np.linalg.matrix_rank(self._basis) < len(self._basis) or not longest > 0.0:
+            raise SettingsError("b must hold d independent actions of R^d as rows, and the longest a positive length.")
         self.dim, self.max_norm = len(self._basis), float(longest)
         self._G, self._J = G, J
 
@@ -78,17 +79,12 @@ class Sphere(ActionSet):
     """
 
     def __init__(self, dim: int, radius: float = 1.0) -> None:
-        if dim < 1 or not 0.0 < radius < np.inf:
-            raise SettingsError(f"Expected dim >= 1 and a positive radius, got {dim} and {radius}.")
-        super().__init__(lambda direction: radius * direction, radius * np.eye(dim), longest=radius, J=radius)
+        axes = np.diag(np.full(as_whole(dim, "dim"), radius))
+        super().__init__(lambda direction: radius * direction, axes, longest=radius, J=radius)
 
 
 class Ball(Sphere):
-    """All x with ``||x|| <= radius``. A linear reward is largest on the boundary, so G is the sphere's.
-
-    >>> Ball(2, radius=0.5).best([0.0, 7.0])
-    array([0. , 0.5])
-    """
+    """All x with ``||x|| <= radius``. A linear reward is largest on the boundary, so G is the sphere's."""
 
 
 class Ellipsoid(ActionSet):
@@ -101,10 +97,10 @@ class Ellipsoid(ActionSet):
     """
 
     def __init__(self, Q: npt.ArrayLike) -> None:
-        form = _matrix("Q", Q)
-        if len(set(form.shape)) > 1 or not np.array_equal(form, form.T) or not np.linalg.eigvalsh(form)[0] > 0.0:
-            raise SettingsError("Q must be symmetric and positive definite: the set is x' Q^-1 x <= 1.")
+        form = _square("Q", Q)
         values, vectors = np.linalg.eigh(form)
+        if not np.array_equal(form, form.T) or not values[0] > 0.0:
+            raise SettingsError("Q must be symmetric and positive definite: the set is x' Q^-1 x <= 1.")
         super().__init__(
             lambda direction: form @ direction / np.sqrt(direction @ form @ direction),
             (vectors * np.sqrt(values)).T,
@@ -144,9 +140,9 @@ class LinearBandit(Environment):
         return float(self.actions.best(theta) @ theta)
 
 
-def _matrix(name: str, value: npt.ArrayLike) -> Array:
+def _square(name: str, value: npt.ArrayLike) -> Array:
     """A copy of one's own."""
     matrix = np.array(value, dtype=float)
-    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
-        raise SettingsError(f"{name} must be a matrix of finite numbers, got shape {matrix.shape}.")
+    if matrix.ndim != 2 or len(set(matrix.shape)) > 1 or not matrix.size or not np.isfinite(matrix).all():
+        raise SettingsError(f"{name} must be a square matrix of finite numbers, got shape {matrix.shape}.")
     return matrix

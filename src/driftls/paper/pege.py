@@ -6,6 +6,7 @@ exploration observes is learned; the exploration rounds, counted by n from 1, ch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -14,9 +15,11 @@ import numpy.typing as npt
 from driftls.draws import Seed
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.history import Growing
+from driftls.inputs import as_number, as_whole
 from driftls.paper.actions import ActionSet, LinearBandit
 from driftls.paper.theory import Bounds
 from driftls.schedules import Power
+from driftls.simulation import log_points
 from driftls.trackers import GD, OLS, RAW, Tracker
 
 __all__ = ["PEGE", "Played", "play"]
@@ -62,9 +65,9 @@ class PEGE:
     def __init__(self, actions: ActionSet, *, method: Literal["basis", "ols"] | Tracker = "basis") -> None:
         self.lipschitz = actions.lipschitz  # (A5): raises where there is no J
         self.actions, self.dim = actions, actions.dim
-        if isinstance(method, str) and method not in ("basis", "ols"):
+        if method not in ("basis", "ols") and not isinstance(method, Tracker):
             raise SettingsError(f'method must be "basis", "ols" or a tracker, got {method!r}.')
-        self.tracker = None if method == "basis" else OLS(self.dim, intercept=False) if method == "ols" else method
+        self.tracker = OLS(self.dim, intercept=False) if method == "ols" else None if method == "basis" else method
         if self.tracker is not None and (self.tracker.dim != self.dim or len(self.tracker)):
             raise SettingsError(
                 f"Expected a new tracker with dim={self.dim}, got one with dim={self.tracker.dim} that has seen "
@@ -90,27 +93,22 @@ class PEGE:
         mu, keeps no rows and draws none. "theorem": fOLS-GD with Theorem 2's c/(4(c+n)), c = 6d/lambda_PEGE, for
         actions of length at most 1, as (A2) asks. "printed": fOLS-GD with c/n, c = 4d/(3 lambda_PEGE), as in the
         algorithm's box; it blows up in the first phases. `seed` is that of the rows that fOLS-GD draws.
-
-        >>> from driftls.paper.actions import Sphere
-        >>> PEGE.fast(Sphere(10), step="theorem").tracker.step_size
-        Power(15.0, 60.0, 1.0)
         """
-        dim, smallest = actions.dim, actions.lambda_min
-        if not isinstance(step, str) or step not in ("averaged", "theorem", "printed"):
-            raise SettingsError(f'step must be "averaged", "theorem" or "printed", got {step!r}.')
         if step == "averaged":
-            tracker = GD(dim, step_size=0.5, regularisation=0.0, newest=True, averaging="polyak", **RAW)
-            return cls(actions, method=tracker)
+            settings: dict[str, Any] = {"step_size": 0.5, "newest": True, "averaging": "polyak"}
+        elif step in ("theorem", "printed"):
+            c, box = Bounds.of_pege(actions.dim, actions.lambda_min).c, 4.0 * actions.dim / (3.0 * actions.lambda_min)
+            size = Power(c / 4.0, c, 1.0) if step == "theorem" else Power(box, 0.0, 1.0)
+            settings = {"step_size": size, "steps": 1, "averaging": None, "history": Growing(), "seed": seed}
+            settings["guard"] = step == "theorem"  # it would refuse the printed one's first steps, too large by far
+        else:
+            raise SettingsError(f'step must be "averaged", "theorem" or "printed", got {step!r}.')
         if step == "theorem" and actions.max_norm > 1.0 + 1e-12:
             raise SettingsError(
                 f"Theorem 2's step needs actions of length at most 1 (A2); these reach {actions.max_norm:.4g}. "
                 'Scale them, or use step="averaged", which adapts to their length.'
             )
-        c = Bounds.of_pege(dim, smallest).c
-        size = Power(c / 4.0, c, 1.0) if step == "theorem" else Power(4.0 * dim / (3.0 * smallest), 0.0, 1.0)
-        guard = step == "theorem"  # the printed one's first steps are too large by far: the guard would refuse them
-        settings: dict[str, Any] = {"steps": 1, "averaging": None, "guard": guard, "seed": seed, **RAW}
-        return cls(actions, method=GD(dim, step_size=size, regularisation=0.0, history=Growing(), **settings))
+        return cls(actions, method=GD(actions.dim, regularisation=0.0, **settings, **RAW))
 
     @property
     def exploring(self) -> bool:
@@ -139,13 +137,7 @@ class PEGE:
             raise InputError(f"{before}. Call choose(), then learn() once with its action.")
         if not np.array_equal(x, self._waiting):
             raise InputError("x is not the action that choose() gave for this round. Pass that one, unchanged.")
-        try:
-            value = float(reward)
-        except (TypeError, ValueError, OverflowError):
-            value = np.nan
-        if not np.isfinite(value):
-            raise InputError(f"reward must be a finite number, got {reward!r}. Nothing was learned.")
-        self.take(np.array([value]))
+        self.take(np.array([as_number(reward, "reward")]))
 
     def decided(self, limit: int) -> tuple[Array, int]:
         """The actions of the next rounds, as far as they are known: rows, or one row for all; and how many rounds."""
@@ -184,11 +176,11 @@ class Played(NamedTuple):
     reward: Array
 
 
-def play(policy: PEGE, environment: LinearBandit, rounds: int, *, checkpoints: npt.ArrayLike | None = None) -> Played:
-    """Let a policy play so many further rounds, a phase at a time: the decisions of `choose` and `learn`, but fast.
+def play(policy: PEGE, environment: LinearBandit, rounds: int, *, checkpoints: Sequence[int] | None = None) -> Played:
+    """Play so many rounds, a phase at a time: all decisions are as `choose` and `learn` make them, round by round.
 
     The policy goes on where it stands: the first round played is ``policy.rounds + 1``, of the environment too. Regret
-    and reward are told after the rounds `checkpoints`; by default about 20 for each tenfold of rounds.
+    and reward are told after the rounds `checkpoints`; spread logarithmically by default.
 
     >>> from driftls.paper.actions import Sphere
     >>> environment = LinearBandit(Sphere(5), seed=0)
@@ -198,15 +190,11 @@ def play(policy: PEGE, environment: LinearBandit, rounds: int, *, checkpoints: n
     """
     if environment.dim != policy.dim:
         raise DimensionError(f"The policy has dim={policy.dim}, but the environment has dim={environment.dim}.")
-    if rounds < 1:
-        raise InputError(f"rounds must be at least 1, got {rounds}.")
-    if checkpoints is None:
-        checkpoints = np.unique(np.geomspace(1, rounds, 2 + int(20 * np.log10(rounds))).round())
-    at = np.asarray(checkpoints).astype(np.int64)
-    if at.ndim != 1 or not np.array_equal(at, checkpoints) or at.size == 0 or at.min() < 1 or at.max() > rounds:
-        raise InputError(f"checkpoints must be whole rounds between 1 and {rounds}, got {checkpoints}.")
-    totals, told = np.zeros(2), np.empty((2, at.size))
-    done = 0
+    rounds = as_whole(rounds, "rounds")
+    at = np.array([as_whole(n, "a checkpoint") for n in (log_points(rounds) if checkpoints is None else checkpoints)])
+    if not at.size or at.max() > rounds:
+        raise SettingsError(f"checkpoints must be rounds between 1 and {rounds}, got {checkpoints}.")
+    gaps, rewards, done = np.empty(rounds), np.empty(rounds), 0
     while done < rounds:
         exploring, n = policy.exploring, policy.rounds + 1
         X, count = policy.decided(rounds - done)
@@ -216,10 +204,8 @@ def play(policy: PEGE, environment: LinearBandit, rounds: int, *, checkpoints: n
             means = np.array([x @ theta for x, theta in zip(X, np.broadcast_to(thetas, X.shape))])
         else:
             means = np.broadcast_to(thetas @ X[0], count)
-        rewards = means + environment.noise(n, count)
-        policy.take(rewards)
-        sums = totals[:, None] + np.cumsum([best - means, rewards], axis=1)
-        now = (done < at) & (at <= done + count)
-        told[:, now] = sums[:, at[now] - done - 1]
-        totals, done = sums[:, -1], done + count
-    return Played(at, told[0], told[1])
+        now = slice(done, done + count)
+        gaps[now], rewards[now] = best - means, means + environment.noise(n, count)
+        policy.take(rewards[now])
+        done += count
+    return Played(at, np.cumsum(gaps)[at - 1], np.cumsum(rewards)[at - 1])

@@ -52,17 +52,14 @@ class Bounds:
 
     Parameters
     ----------
-    mu : float
-        Strong convexity: ``lambda_min(A-bar_n) >= mu`` from round n0 on. ``||x|| <= 1`` allows no mu above 1/dim.
+    mu, n0 : float, int
+        Strong convexity: ``lambda_min(A-bar_n) >= mu`` from round n0 on, which is d if not given.
     c : float
         Of the step size. Theorem 1 needs 2/3 < mu c/4 < 1 (`check_admissible`); the propositions take any.
     delta : float
         The probability with which a bound may fail. The printed bounds on the *mean* depend on it too, through beta.
     theta0_error : float
-        ``||theta_0 - theta*||``. The errors at n0 follow: bounded features and noise give
-        ``||theta_n0 - theta*|| <= theta0_error + Gamma_n0`` and ``||theta-hat_n0 - theta*|| <= 1/sqrt(mu)``.
-    dim, n0 : int
-        d; n0 is d if not given.
+        ``||theta_0 - theta*||``; bounded features and noise then bound the errors at n0.
 
     Examples
     --------
@@ -85,17 +82,13 @@ class Bounds:
                 raise SettingsError(f"{name} must be positive and finite, got {value}.")
         if not 0.0 < self.delta < 1.0:
             raise SettingsError(f"delta must lie strictly between 0 and 1, got {self.delta}.")
-        if not self.n0:
-            object.__setattr__(self, "n0", self.dim)
+        object.__setattr__(self, "n0", self.n0 or self.dim)
 
     @classmethod
     def of_pege(cls, dim: int, lambda_pege: float, **others: Any) -> Self:
         """fPEGE-GD's mu = lambda_PEGE/(2d), which exploring guarantees, and c = 6d/lambda_PEGE.   [Theorem 2]
 
         mu c/4 is then 3/4; the algorithm's box prints c = 4d/(3 lambda_PEGE), which Theorem 1 excludes.
-
-        >>> Bounds.of_pege(10, 1.0).c
-        60.0
         """
         if not (lambda_pege > 0.0 and math.isfinite(lambda_pege)):
             raise SettingsError(f"lambda_pege must be positive and finite, got {lambda_pege}.")
@@ -124,18 +117,11 @@ class Bounds:
         return np.asarray(np.maximum(128.0 * self.dim * log_n * log, (2.0 * log) ** 2))
 
     def ols_error(self, n: Like) -> Array:
-        """sqrt(beta_n/(n mu)), the bound on ``||theta-hat_n - theta*||`` with probability 1 - delta.   [Lemma]
-
-        Bounded noise alone gives 1/sqrt(mu), which says more until n exceeds beta_n.
-        """
+        """sqrt(beta_n/(n mu)), the bound on ``||theta-hat_n - theta*||`` with probability 1 - delta.   [Lemma]"""
         return np.asarray(np.sqrt(self.beta(n) / (self.mu * np.asarray(n, dtype=float))))
 
     def h(self, n: Like, *, grown: Like | None = None) -> Array:
-        """2[1 + 2(||theta_0 - theta*|| + log n)^2]; the argument gives `grown` = Gamma_n for log n.   [Theorem 1]
-
-        log n is smaller than Gamma_n once c > 4 and n is large. Proposition 2 prints ``||z_0||``, but there is no
-        theta-hat_0.
-        """
+        """2[1 + 2(||theta_0 - theta*|| + log n)^2]; the argument gives `grown` = Gamma_n for log n.   [Theorem 1]"""
         growth = np.log(_rounds(n)) if grown is None else np.asarray(grown)
         return np.asarray(2.0 * (1.0 + 2.0 * (self.theta0_error + growth) ** 2))
 
@@ -165,35 +151,28 @@ class Bounds:
         ``||z_n0|| ((n0+c)/(n+c))^(mu c/4) + [sqrt(h(n)) + (sqrt 2 + sqrt(beta_{n+c}/mu))/mu] / sqrt(n+c)``, with
         Proposition 2's h. The last display has log(n0) for (n0+c)^(mu c/4), and one h for all in brackets.
         """
-        check_admissible(self.mu, self.c)
         at, mu, c = _rounds(n, above=self.n0), self.mu, self.c
         initial = self._z_n0 * ((self.n0 + c) / (at + c)) ** (mu * c / 4.0)
         drifting = (math.sqrt(2.0) + np.sqrt(self.beta(at + c) / mu)) / mu
         mean = initial + (np.sqrt(self.h(at, grown=self.Gamma(at))) + drifting) / np.sqrt(at + c)
         return Bound(mean, mean + np.sqrt(-2.0 * self.K_mu_c * math.log(self.delta) / (at + c)))
 
-    def proposition_1(self, n: Like, *, after: int = 0) -> Array:
+    def proposition_1(self, n: Like) -> Array:
         """The epsilon that ``||z_n|| - E||z_n||`` reaches with probability at most delta.   [Proposition 1]
 
-        ``sqrt(2 log(1/delta) sum_i L_i^2)``, i from after + 1 to n, where L_i, by how much the error at n can change
-        with the noise of step i, has ``L_i^2 = gamma_i^2 prod_{j=i+1}^n (1 - 2 mu gamma_j (1 - gamma_j))``; the proof
-        prints + for the first -. It counts the noise, not the draws of i_n: as printed it fails when theta_0 is far
-        from theta*.
+        ``sqrt(2 log(1/delta) sum_i L_i^2)`` with ``L_i^2 = gamma_i^2 prod_{j=i+1}^n (1 - 2 mu gamma_j (1 - gamma_j))``;
+        the proof prints + for the first -. It fails when theta_0 is far from theta*: it does not count the draws of i_n.
         """
-        at = _rounds(n, above=after)
-        step = self.gamma(np.arange(after + 1, at.max() + 1))
+        at = _rounds(n)
+        step = self.gamma(np.arange(1, at.max() + 1))
         total = _running(step**2, 1.0 - 2.0 * self.mu * step * (1.0 - step))
-        return np.sqrt(-2.0 * math.log(self.delta) * total)[at - after - 1]
+        return np.sqrt(-2.0 * math.log(self.delta) * total)[at - 1]
 
     def proposition_2(self, n: Like, ols_error: Callable[[Array], Array] | None = None) -> ErrorTerms:
         """The bound on ``E||z_n||``, its sums evaluated, term by term.   [Proposition 2]
 
         ``ols_error(k)`` bounds ``||theta-hat_k - theta*||`` for an array of rounds k: the Lemma's if not given, or
-        better where more is known. Features that do not depend on the noise allow sqrt(d/(mu k)):
-
-        >>> terms = Bounds(mu=0.5, c=6.0, dim=2).proposition_2(10000, lambda k: np.sqrt(2 / (0.5 * k)))
-        >>> print(terms.initial.round(3), terms.sampling.round(3), terms.drift.round(3))
-        0.014 0.403 0.187
+        better where more is known. Features that do not depend on the noise allow sqrt(d/(mu k)).
         """
         at, first = _rounds(n, above=self.n0), self.n0
         k = np.arange(first + 1.0, at.max() + 1.0)
@@ -217,6 +196,7 @@ class Bounds:
 
     @property
     def _z_n0(self) -> float:
+        """||theta_n0 - theta*|| <= theta0_error + Gamma_n0, and ||theta-hat_n0 - theta*|| <= 1/sqrt(mu)."""
         return self.theta0_error + float(self.Gamma(self.n0)) + 1.0 / math.sqrt(self.mu)
 
 
@@ -228,10 +208,6 @@ def decompose(
     X (n, d) and y (n,) are the rows in order, ``thetas`` (n + 1, d) the iterates from theta_0 on, the
     schedules arrays (n,) or numbers. The terms add up to ``theta_k - theta-tilde_k``: for that the start is
     measured from theta-tilde_n0 (printed: theta*), and round k's drift shrinks in round k (printed: later).
-
-    >>> terms = decompose([[1.0], [1.0]], [0.0, 3.0], [[0.5], [0.5], [1.75]], 0.5)
-    >>> print(terms.initial[-1], terms.sampling[-1], terms.drift[-1])
-    [0.25] [0.75] [-0.75]
     """
     X, y, thetas = (np.asarray(a, dtype=float) for a in (X, y, thetas))
     count, dim = X.shape
@@ -252,7 +228,7 @@ def decompose(
         martingale = thetas[k + 1] - shrink @ thetas[k] - steps[k] * b[k]  # gamma Delta M: actual minus mean step
         moved = solution[k - n0] - solution[k - n0 + 1]
         parts.append((shrink @ initial, shrink @ sampling + martingale, shrink @ (drifting + moved)))
-    return ErrorTerms(*(np.array(part) for part in zip(*parts)))
+    return ErrorTerms(*map(np.array, zip(*parts)))
 
 
 def _running(terms: Array, keep: Array) -> Array:
