@@ -123,9 +123,9 @@ BLAS = "exact, NumPy with BLAS"
 
 def _blas(player: ShermanMorrison, block: Any) -> None:
     """The exact method as a careful user would write it."""
-    for arms, means, noise in zip(block.arms, block.means, block.noise):
+    for arms, rewards in zip(block.arms, block.rewards):
         k = int(player.choose(arms))
-        player.learn(arms, k, float(means[k] + noise))
+        player.learn(arms, k, float(rewards[k]))
 
 
 def cost(options: Options) -> Table:

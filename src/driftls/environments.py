@@ -40,12 +40,9 @@ class Round(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Consecutive rounds as arrays.
+    """Consecutive rounds as arrays; rounds that have the same ids have the same arms."""
 
-    ``arms`` is (count, K, d); (K, d) where they never change; CSR with count K rows where they are sparse.
-    """
-
-    arms: Array | csr_array
+    arms: Array | csr_array  # (count, K, d), or count K sparse rows
     ids: Ids | None  # (count, K)
     means: Array  # (count, K)
     rewards: Array  # (count, K), what each arm would bring
@@ -182,8 +179,7 @@ class Pool(Environment):
     def round(self, n: int) -> Round:
         """What round n offers."""
         arms, ids, _, _ = self.block(n, 1)
-        arms = arms if isinstance(arms, csr_array) or arms.ndim == 2 else arms[0]
-        return Round(arms, None if ids is None else ids[0])
+        return Round(arms if isinstance(arms, csr_array) else np.array(arms[0]), None if ids is None else ids[0])
 
     def block(self, n: int, count: int) -> Block:
         """The rounds n ... n + count - 1, with the mean and the reward of every arm."""
@@ -191,11 +187,8 @@ class Pool(Environment):
         means = np.empty((count, self.arms))
         every = self.moves.every if isinstance(self.moves, Jumps) else 1 if self.moves else n + count
         for a, b in pairwise([0, *range(every - (n - 1) % every, count, every), count]):  # while theta* stays
-            theta = self.theta(n + a)
-            if isinstance(arms, csr_array):
-                means[a:b] = (arms[a * self.arms : b * self.arms] @ theta).reshape(-1, self.arms)
-            else:  # a product a round, so that blocks of any size agree to the last bit
-                means[a:b] = arms @ theta if arms.ndim == 2 else [rows @ theta for rows in arms[a:b]]
+            rows = arms[a * self.arms : b * self.arms] if isinstance(arms, csr_array) else arms[a:b]
+            means[a:b] = (rows @ self.theta(n + a)).reshape(-1, self.arms)
         return Block(arms, ids, means, (noise < means).astype(np.float64) if self.bernoulli else means + noise)
 
     def reward(self, n: int, k: int) -> float:
@@ -229,7 +222,7 @@ class FixedArms(Pool):
         self._rows, self.max_norm = rows, float(np.linalg.norm(rows, axis=1).max())
 
     def _arms(self, n: int, count: int) -> tuple[Array, Ids]:
-        return self._rows.copy(), np.tile(np.arange(self.arms), (count, 1))
+        return np.broadcast_to(self._rows, (count, *self._rows.shape)), np.tile(np.arange(self.arms), (count, 1))
 
 
 class ChurningPool(Pool):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -113,11 +114,8 @@ def _python(policy: SharedPolicy, block: Block, seconds: dict[str, float]) -> ND
     count, K = block.means.shape
     chosen = np.zeros(count, dtype=np.int64)
     for r in range(count):
-        arms, ids = block.arms, None if block.ids is None else block.ids[r]
-        if sp.issparse(arms):
-            arms = arms[r * K : (r + 1) * K]
-        elif arms.ndim == 3:
-            arms = arms[r]
+        arms = block.arms[r * K : (r + 1) * K] if sp.issparse(block.arms) else block.arms[r]
+        ids = None if block.ids is None else block.ids[r]
         before = perf_counter()
         k = chosen[r] = policy.choose(arms, ids=ids)
         between = perf_counter()
@@ -128,18 +126,15 @@ def _python(policy: SharedPolicy, block: Block, seconds: dict[str, float]) -> ND
 
 
 def _compiled(policy: SharedPolicy, block: Block, seconds: dict[str, float]) -> NDArray[np.int64]:
-    """The same in one compiled loop for each pool."""
-    count, K = block.means.shape
-    arms, ids = block.arms, block.ids
-    still = not sp.issparse(arms) and arms.ndim == 2
-    matrix = arms if still or sp.issparse(arms) else arms.reshape(count * K, -1)
-    chosen, done = np.zeros(count, dtype=np.int64), 0
+    """The same in one compiled loop for each pool; without ids, every round has arms of its own."""
+    arms, ids, rewards = block.arms, block.ids, block.rewards
     before = perf_counter()
-    while done < count:
-        same = count if ids is None else done + int(np.argmax([*(ids[done:] != ids[done]).any(axis=1), True]))
-        rows = matrix if still else matrix[done * K : same * K]
-        pool = None if ids is None else ids[done]
-        chosen[done:same] = policy.play(rows, block.rewards[done:same], ids=pool)
-        done = same
+    if ids is None:
+        rows = arms if sp.issparse(arms) else arms.reshape(rewards.size, -1)
+        chosen = np.asarray(policy.play(rows, rewards))
+    else:
+        borders = np.flatnonzero((ids[1:] != ids[:-1]).any(axis=1)) + 1
+        pools = pairwise([0, *borders.tolist(), len(ids)])
+        chosen = np.concatenate([policy.play(arms[a], rewards[a:b], ids=ids[a]) for a, b in pools])
     seconds["play"] += perf_counter() - before
     return chosen
