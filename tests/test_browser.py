@@ -169,13 +169,3 @@ def test_dark_and_light_differ(browser, small):
         seen.append(browser.value(colours))
     assert seen[0][0] != seen[1][0]
     assert seen[0][1] != seen[1][1]
-
-
-def test_a_table_is_copied(browser, small):
-    browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
-    browser.open(small, 1280)
-    browser.call("Page.bringToFront")
-    browser.call("Runtime.evaluate", expression="document.querySelector('button').click()", userGesture=True)
-    later = "new Promise(tell => setTimeout(() => tell(document.querySelector('button').textContent), 300))"
-    assert browser.value(later) == "copied"
-    assert browser.value("navigator.clipboard.readText()") == "name\tsum\na, b\t1,000 ± 2\nc|d\t0.5"

@@ -196,7 +196,7 @@ def test_a_log_is_replayed_and_counts_the_lines_that_match(tmp_path):
 
 # -- the whole page, from little work ----------------------------------------------------------------------------------
 
-LITTLE = {"rows": 400, "lines": 200, "rounds": 1500, "runs": 4, "seconds": 0.0, "phases": 2, "repeats": 2}
+LITTLE = {"rows": 400, "lines": 200, "rounds": 1500, "runs": 4, "least": 0.0, "phases": 2, "repeats": 2}
 
 
 def little_page(folder):

@@ -1,9 +1,4 @@
 "use strict";
-document.querySelectorAll("button[data-table]").forEach(button => button.addEventListener("click", () => {
-  const rows = [...document.getElementById(button.dataset.table).rows];
-  const text = rows.map(row => [...row.cells].map(cell => cell.innerText).join("\t")).join("\n");
-  navigator.clipboard.writeText(text).then(() => { button.textContent = "copied"; });
-}));
 // A label switches its line off and on.
 document.querySelectorAll("figure .series .label").forEach(label => {
   const toggle = () => label.setAttribute("aria-pressed", !label.parentNode.classList.toggle("off"));

@@ -13,8 +13,6 @@ from string import Template
 from driftls.report.figures import DARK, LIGHT, STYLE, inline, variables
 from driftls.report.model import Claim, Item, Page, Section, Table, Verdict
 
-__all__ = ["MARKS", "counted", "html"]
-
 PAGE, SCRIPT, CSS = (
     Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.html", "page.js", "style.css")
 )
@@ -34,7 +32,7 @@ POLICY = f"default-src 'none'; style-src {_hash(CSS)}; script-src {_hash(SCRIPT)
 
 
 def html(page: Page) -> str:
-    """The page; complete without its script, which copies tables, tells values and switches lines off."""
+    """The page; complete without its script, which tells values and switches lines off."""
     return Template(PAGE).substitute(
         policy=POLICY,
         css=CSS,
@@ -107,20 +105,17 @@ def _shown(item: Item) -> str:
     """A figure or a table below its title, with its data; columns of numbers are on the right, and never broken."""
     data = b64encode(item.csv().encode()).decode()
     link = f'<a download="{item.name}.csv" href="data:text/csv;charset=utf-8;base64,{data}">CSV</a>'
-    bar = f'<div class="bar"><h3>{_text(item.title)}</h3><span>'
+    bar = f'<div class="bar"><h3>{_text(item.title)}</h3>{link}</div>'
     if not isinstance(item, Table):
         caption = f"<figcaption>{_text(item.caption)}</figcaption>"
-        return f'<figure id="figure-{item.name}">{bar}{link}</span></div>{inline(item)}{caption}</figure>'
+        return f'<figure id="figure-{item.name}">{bar}{inline(item)}{caption}</figure>'
     kinds = ["number" if all(map(NUMBERS.fullmatch, column)) else "words" for column in zip(*item.rows)]
     head, *rows = (
         "<tr>" + "".join(f'<{tag} class="{kind}">{_text(cell)}</{tag}>' for cell, kind in zip(row, kinds)) + "</tr>"
         for tag, row in [("th", item.head), *(("td", row) for row in item.rows)]
     )
-    copy = f'<button type="button" data-table="table-{item.name}">copy</button> '
-    return (
-        f'<div class="table">{bar}{copy}{link}</span></div><div class="scroll"><table id="table-{item.name}">'
-        f'<thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div><p class="note">{_text(item.note)}</p></div>'
-    )
+    table = f'<table id="table-{item.name}"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
+    return f'<div class="table">{bar}<div class="scroll">{table}</div><p class="note">{_text(item.note)}</p></div>'
 
 
 def _text(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftls.paper.reproduce.common import Job, Options, colour, ratio, verdict
-from driftls.paper.reproduce.replays import BASELINES, DEFAULT, DIM, KAPPA, LINUCB, POLICIES, VARIANTS, Arms, pieces
+from driftls.paper.reproduce.replays import BASELINES, DEFAULT, DIM, LINUCB, POLICIES, VARIANTS, Arms, pieces, seconds
 from driftls.report import Claim, Dot, Dots, Finding, Mark, Section, Table
 
 PRINTED = {  # ms on days 2 and 4
@@ -64,16 +64,10 @@ def spent(lines: int, seed: int, day: int, log: str) -> dict[str, Any]:
 
 def _dense(method: str, piece: Any, arms: Arms) -> float:
     """Choosing for a line, and one in K of learning from one."""
-    policy, count = BASELINES[method](DIM, kappa=KAPPA), len(arms.ids)
-    lines, choose, learn = min(DENSE, len(piece)), 0.0, 0.0
-    for i in range(lines):
-        rows = arms.pairs[i * count : (i + 1) * count].toarray()
-        begin = thread_time()
-        policy.choose(rows)
-        between = thread_time()
-        policy.learn(rows[piece.shown[i]], piece.reward[i])
-        choose, learn = choose + between - begin, learn + thread_time() - between
-    return 1e6 * (choose + learn / count) / lines
+    count, lines = len(arms.ids), min(DENSE, len(piece))
+    rows = arms.pairs[: lines * count].toarray().reshape(lines, count, DIM)
+    choosing, learning = seconds(BASELINES[method](DIM), zip(rows, np.tile(piece.reward, (count, 1)).T))
+    return 1e6 * (choosing + learning / count) / lines
 
 
 def show(options: Options, data: list[dict[str, float]]) -> Section:

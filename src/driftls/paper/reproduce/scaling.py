@@ -10,7 +10,7 @@ import numpy as np
 from driftls import paper
 from driftls.environments import FreshContexts
 from driftls.paper.reproduce.common import Job, Options, medians, ratio, slope, verdict
-from driftls.paper.reproduce.replays import BASELINES
+from driftls.paper.reproduce.replays import BASELINES, seconds
 from driftls.policies import LinUCB
 from driftls.report import Claim, Lines, Section
 from driftls.trackers import RAW, SAGA
@@ -38,16 +38,16 @@ TEXT = [
 def jobs(options: Options) -> list[Job]:
     """Times for each d."""
     dims = 2 ** np.arange(3, options.pick(10, 11, 12), options.pick(2, 1, 1))
-    given = {"seconds": options.pick(0.02, 0.2, 0.4), "repeats": options.pick(5, 9, 15)}
+    given = {"least": options.pick(0.02, 0.2, 0.4), "repeats": options.pick(5, 9, 15)}
     return [Job(cost, {"dim": int(dim), **given}, timed=True) for dim in dims]
 
 
-def cost(dim: int, seconds: float, repeats: int) -> dict[str, Any]:
+def cost(dim: int, least: float, repeats: int) -> dict[str, Any]:
     """Microseconds a round of every method, repetition by repetition; arms are new in every round."""
     environment, times = FreshContexts(dim, ARMS, seed=0), {}
     for method in METHODS:
         rounds = 4
-        while _spent(method, environment, rounds) < seconds and rounds < MOST:
+        while _spent(method, environment, rounds) < least and rounds < MOST:
             rounds *= 2
         times[method] = [1e6 * _spent(method, environment, rounds) / rounds for _ in range(repeats)]
     return {"dim": dim, "times": times}
@@ -55,21 +55,14 @@ def cost(dim: int, seconds: float, repeats: int) -> dict[str, Any]:
 
 def _spent(method: str, environment: FreshContexts, rounds: int) -> float:
     """Seconds of choosing and learning."""
-    block, spent = environment.block(1, rounds), 0.0
-    if method in COMPILED:
-        arms = np.concatenate(block.arms)
-        for count in (1, rounds):  # the first loads what was compiled
-            policy = COMPILED[method](environment.dim)
-            begin = thread_time()
-            policy.play(arms[: count * environment.arms], block.rewards[:count])
-        return thread_time() - begin
-    policy = BASELINES[method](environment.dim)
-    for arms, rewards in zip(block.arms, block.rewards):
+    block = environment.block(1, rounds)
+    if method in BASELINES:
+        return sum(seconds(BASELINES[method](environment.dim), zip(block.arms, block.rewards)))
+    for count in (1, rounds):  # the first loads what was compiled
+        policy, arms = COMPILED[method](environment.dim), np.concatenate(block.arms[:count])
         begin = thread_time()
-        k = policy.choose(arms)
-        policy.learn(arms[k], rewards[k])
-        spent += thread_time() - begin
-    return spent
+        policy.play(arms, block.rewards[:count])
+    return thread_time() - begin
 
 
 def show(options: Options, data: list[dict[str, Any]]) -> Section:
