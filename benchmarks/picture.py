@@ -13,8 +13,8 @@ from benchmarks.measure import across
 from driftls import ridge
 from driftls.errors import ConditioningWarning
 from driftls.policies import DisjointLinUCB
-from driftls.report import Line, Lines
 from driftls.report.figures import save
+from driftls.report.model import Line, Lines
 from driftls.trackers import RAW, RLS
 from driftls.widths import ExactWidth
 

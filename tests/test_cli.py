@@ -20,7 +20,7 @@ from driftls.environments import FreshContexts
 from driftls.errors import DriftlsError, InputError, MissingExtraError, SettingsError, StorageError
 from driftls.paper import reproduce
 from driftls.policies.registry import POLICIES
-from driftls.report import plus_minus
+from driftls.report.model import plus_minus
 from driftls.run import Run, interval
 from driftls.simulation import simulate
 

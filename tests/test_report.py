@@ -17,33 +17,31 @@ import pytest
 
 from driftls import report
 from driftls.errors import InputError
-from driftls.report import figures
+from driftls.report import figures, model
 from driftls.run import Run, interval
 from test_cli import driftls
 
-LINES = report.Lines(
+LINES = model.Lines(
     "growth",
     "Growth <of> two & more",
     "A caption with `code`.",
     "round n",
     "regret",
     [
-        report.Line.over_seeds("slow", [10, 100, 1000], [[1.0, 2.0, 3.0], [2.0, 3.0, 5.0]], 1),
-        report.Line("fast", [10, 100, 1000], [1.0, 10.0, 100.0], 2, "dashed"),
+        model.Line.over_seeds("slow", [10, 100, 1000], [[1.0, 2.0, 3.0], [2.0, 3.0, 5.0]], 1),
+        model.Line("fast", [10, 100, 1000], [1.0, 10.0, 100.0], 2, "dashed"),
     ],
 )
-DOTS = report.Dots(
-    "score", "Scores", "", "CTR", [report.Dot("a", 3.0, 0.5), report.Dot("b", 4.0)], marks=[report.Mark(3.5, "here")]
+DOTS = model.Dots(
+    "score", "Scores", "", "CTR", [model.Dot("a", 3.0, 0.5), model.Dot("b", 4.0)], marks=[model.Mark(3.5, "here")]
 )
-TABLE = report.Table("sums", "Sums", ["name", "sum"], [["a, b", "1,000 ± 2"], ["c|d", "0.5"]], "A note.")
-CLAIMS = [report.Claim(f"Claim {k}.", "Measured.", verdict) for k, verdict in enumerate(report.MARKS)]
-PAGE = report.Page(
-    "A page", "Its lead.", [report.Section("one", "One", ["Text."], [LINES, DOTS, TABLE], "found.")], {"seed": "3"}
+TABLE = model.Table("sums", "Sums", ["name", "sum"], [["a, b", "1,000 ± 2"], ["c|d", "0.5"]], "A note.")
+CLAIMS = [model.Claim(f"Claim {k}.", "Measured.", verdict) for k, verdict in enumerate(report.MARKS)]
+PAGE = model.Page(
+    "A page", "Its lead.", [model.Section("one", "One", ["Text."], [LINES, DOTS, TABLE], "found.")], {"seed": "3"}
 )
-TOLD = report.Section(
-    "one", "One", ["Method."], [LINES, TABLE], "", CLAIMS, [report.Finding("What?", "A thing.", DOTS)]
-)
-STORY = report.Page("A story", "", [TOLD])
+TOLD = model.Section("one", "One", ["Method."], [LINES, TABLE], "", CLAIMS, [model.Finding("What?", "A thing.", DOTS)])
+STORY = model.Page("A story", "", [TOLD])
 LABELS = {"slow", "fast", "here"}
 
 
@@ -75,11 +73,11 @@ def test_a_band_on_a_logarithmic_axis_never_falls_to_its_end():
     runs = [[0.01, 0.02], [1.0, 2.0], [0.1, 0.1]]
     mean, half = interval([run[0] for run in runs])
     assert mean - half < 0.0
-    line = report.Line.over_seeds("wide", [1, 2], runs)
+    line = model.Line.over_seeds("wide", [1, 2], runs)
     assert all(0.0 < low < middle < high for low, middle, high in zip(line.low, line.y, line.high))
     np.testing.assert_allclose(np.log(np.divide(line.high, line.y)), np.log(np.divide(line.y, line.low)))
     assert np.log(line.high[0] / mean) == pytest.approx(half / mean)
-    signed = report.Line.over_seeds("signed", [1], [[-1.0], [3.0]])
+    signed = model.Line.over_seeds("signed", [1], [[-1.0], [3.0]])
     mean, half = interval([-1.0, 3.0])
     assert (signed.low, signed.high) == ([mean - half], [mean + half])
 
@@ -91,10 +89,10 @@ def test_a_band_on_a_logarithmic_axis_never_falls_to_its_end():
     ids=str,
 )
 def test_whatever_is_drawn_stays_in_the_figure(values, log):
-    line = report.Line("a", range(len(values)), values, 1, "solid", values, values)
+    line = model.Line("a", range(len(values)), values, 1, "solid", values, values)
     for figure in (
-        report.Lines("f", "", "", "x", "y", [line], log),
-        report.Dots("f", "", "", "x", [report.Dot("a", value, 1.0) for value in values], log),
+        model.Lines("f", "", "", "x", "y", [line], log),
+        model.Dots("f", "", "", "x", [model.Dot("a", value, 1.0) for value in values], log),
     ):
         svg = figures.inline(figure)
         ElementTree.fromstring(svg)
@@ -180,7 +178,7 @@ def test_any_two_series_differ_for_the_colour_blind(look, kind):
     ],
 )
 def test_numbers_are_short(value, text):
-    assert report.number(value) == text
+    assert model.number(value) == text
 
 
 def test_the_page_holds_all_and_asks_for_nothing():
@@ -246,9 +244,9 @@ def test_what_came_from_outside_is_escaped_everywhere(tmp_path):
     "cell", ["=1+1", "+1+1", "-1+1", "@x", "\t=1", "\r=1", "=", "-", "+", " =1", "-0.4 ± 0.1", "-1e", "＝1"]
 )
 def test_no_spreadsheet_takes_a_cell_for_a_formula(cell):
-    table = report.Table("t", "", ["name", cell], [[cell, "1"]])
-    lines = report.Lines("l", "", "", cell, cell, [report.Line(cell, [-1], [-2.0])])
-    dots = report.Dots("d", "", "", cell, [report.Dot(cell, -1.0)])
+    table = model.Table("t", "", ["name", cell], [[cell, "1"]])
+    lines = model.Lines("l", "", "", cell, cell, [model.Line(cell, [-1], [-2.0])])
+    dots = model.Dots("d", "", "", cell, [model.Dot(cell, -1.0)])
     for item in (table, lines, dots):
         cells = [each for row in csv.reader(io.StringIO(item.csv(), newline="")) for each in row]
         assert "'" + re.sub(r"\s", " ", cell) in cells
@@ -257,7 +255,7 @@ def test_no_spreadsheet_takes_a_cell_for_a_formula(cell):
 
 @pytest.mark.parametrize("cell", ["-1", "-0.5", "+2", "-1,234.5", "-1e-05", "1 ± 2", "–"])
 def test_numbers_stay_numbers(cell):
-    assert report.Table("t", "", ["x"], [[cell]]).csv().splitlines()[1].strip('"') == cell
+    assert model.Table("t", "", ["x"], [[cell]]).csv().splitlines()[1].strip('"') == cell
 
 
 def test_a_story_opens_with_findings_and_claims_and_folds_its_details():
@@ -279,7 +277,7 @@ def test_a_story_opens_with_findings_and_claims_and_folds_its_details():
      (2e-7, 3e-8, "2·10⁻⁷ ± 3·10⁻⁸"), (3.0, 0.0, "3 ± 0"), (float("nan"), 1.0, "nan")],
 )  # fmt: skip
 def test_an_interval_says_how_many_places_count(mean, half, text):
-    assert report.plus_minus(mean, half) == text
+    assert model.plus_minus(mean, half) == text
 
 
 def test_figures_are_files_too_light_and_dark(tmp_path):
@@ -318,7 +316,7 @@ def test_runs_are_compared_problem_by_problem():
     assert [section.title for section in page.sections] == ["Fixed, 100 rounds", "Other, 100 rounds"]
     assert page.sections[0].found == "b has the lowest regret, 8 on average."
     table, regret, _ = page.sections[0].items
-    assert table.rows[0][:3] == ["a", "2", report.plus_minus(*interval([10.0, 14.0]))]
+    assert table.rows[0][:3] == ["a", "2", model.plus_minus(*interval([10.0, 14.0]))]
     assert table.rows[1][2:] == ["8", "nan", "3"]
     loop = run("c", 1, 1.0)
     loop.seconds.clear()

@@ -21,6 +21,7 @@ from driftls.logs import synthetic_day
 from driftls.paper import reproduce
 from driftls.paper.reproduce import common, ctr, replays, runtimes, theorem2
 from driftls.paper.reproduce.common import Job, Options
+from driftls.report import model
 
 GOLDEN = Path(__file__).parent / "golden" / "reproduce.json"
 
@@ -212,7 +213,7 @@ def little_page(folder):
         for name, each in reproduce.EXPERIMENTS.items()
     }
     each_show = ((each, common.do(jobs[name], folder, 1, silent)) for name, each in reproduce.EXPERIMENTS.items())
-    return report.Page("Little", "", [each.show(options, data) for each, data in each_show])
+    return model.Page("Little", "", [each.show(options, data) for each, data in each_show])
 
 
 @pytest.mark.parametrize(("size", "box", "verdict"), [(0, 1.5, "open"), (0, 5.0, "fails"), (1, 1.5, "holds")])
@@ -226,7 +227,7 @@ def test_the_quick_run_does_not_say_that_the_printed_step_works(size, box, verdi
     claim = section.claims[1]
     assert claim.verdict == verdict
     assert ("goes to d = 50" in claim.measured) == (size == 0)
-    told = report.counted(report.Page("", "", [section]))
+    told = report.counted(model.Page("", "", [section]))
     assert ("not decided here" in told) == (verdict == "open")
 
 

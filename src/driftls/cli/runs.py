@@ -205,7 +205,7 @@ def simulate(
     from driftls.errors import SettingsError
     from driftls.parallel import claim_folder
     from driftls.policies.registry import make
-    from driftls.report import plus_minus
+    from driftls.report.model import plus_minus
     from driftls.simulation import simulate as play
     from driftls.study.plan import Bandit
 

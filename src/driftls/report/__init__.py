@@ -10,30 +10,11 @@ from pathlib import Path
 
 from driftls import __version__
 from driftls.report.figures import save
-from driftls.report.model import (
-    Claim,
-    Dot,
-    Dots,
-    Figure,
-    Finding,
-    Item,
-    Line,
-    Lines,
-    Mark,
-    Page,
-    Section,
-    Table,
-    Verdict,
-    number,
-    plus_minus,
-)
+from driftls.report.model import Page
 from driftls.report.page import MARKS, counted, html
 from driftls.report.runs import of_runs, over_rounds
 
-__all__ = [
-    "MARKS", "Claim", "Dot", "Dots", "Figure", "Finding", "Item", "Line", "Lines", "Mark", "Page", "Section", "Table",
-    "Verdict", "counted", "how", "html", "number", "of_runs", "over_rounds", "plus_minus", "write",
-]  # fmt: skip
+__all__ = ["MARKS", "counted", "how", "html", "of_runs", "over_rounds", "write"]
 
 
 def write(page: Page, path: str | os.PathLike[str], *, figures: Path | None = None) -> list[Path]:
@@ -42,6 +23,7 @@ def write(page: Page, path: str | os.PathLike[str], *, figures: Path | None = No
     Examples
     --------
     >>> import tempfile
+    >>> from driftls.report.model import Line, Lines, Section
     >>> line = Line("y", [1, 10], [1, 100])
     >>> page = Page("Squares", "", [Section("s", "A line", [], [Lines("f", "y", "", "x", "y", [line])])])
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -148,7 +148,7 @@ def _series(line: Line, points: list[Point], x_name: str, over: Axis, down: Axis
 
 
 def _dots(figure: Dots, width: float) -> tuple[float, list[str]]:
-    values = [plus_minus(dot.value, math.inf if dot.half is None else dot.half) for dot in figure.dots]
+    values = [plus_minus(dot.value, dot.half) for dot in figure.dots]
     height = 58.0 + ROW * len(figure.dots)
     left = 8.0 + LETTER * _longest([dot.label for dot in figure.dots])
     right, top, bottom = width - 8.0 - LETTER * _longest(values), 20.0, height - 36.0

@@ -132,16 +132,14 @@ class Dot:
 
     label: str
     value: float
-    half: float | None = None
+    half: float = math.inf
     colour: int = 1
     ends: tuple[float, float] | None = None
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """From where to where."""
-        if self.half is not None and math.isfinite(self.half):
-            return self.value - self.half, self.value + self.half
-        return self.ends
+        return (self.value - self.half, self.value + self.half) if math.isfinite(self.half) else self.ends
 
 
 @dataclass(frozen=True)

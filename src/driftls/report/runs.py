@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from math import isfinite
 from typing import Any
 
@@ -13,8 +12,6 @@ import numpy as np
 from driftls.errors import InputError
 from driftls.report.model import Item, Line, Lines, Page, Section, Table, number, plus_minus
 from driftls.run import Run, interval
-
-__all__ = ["of_runs", "over_rounds"]
 
 
 @np.errstate(all="ignore")  # runs that went wrong overflow
@@ -32,19 +29,16 @@ def of_runs(runs: Sequence[Run], how: dict[str, str] | None = None) -> Page:
     if not runs:
         raise InputError("a report needs at least one run, got none. Pass files that Run.save wrote.")
 
-    def problem(run: Run) -> tuple[str, int]:
-        return run.problem, run.rounds
-
-    problems = [list(group) for _, group in groupby(sorted(runs, key=problem), key=problem)]
-    sections = [_section(rank, group) for rank, group in enumerate(problems, 1)]
+    problems: dict[tuple[str, int], dict[str, list[Run]]] = {}
+    for run in sorted(runs, key=lambda run: (run.problem, run.rounds)):
+        problems.setdefault((run.problem, run.rounds), {}).setdefault(run.policy, []).append(run)
+    sections = [_section(rank, *problem, groups) for rank, (problem, groups) in enumerate(problems.items(), 1)]
     lead = f"{len(runs)} runs. Lines are means over seeds, bands their 95% intervals."
     return Page("Runs compared", lead, sections, how or {})
 
 
-def _section(rank: int, runs: list[Run]) -> Section:
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(run.policy, []).append(run)
+def _section(rank: int, problem: str, rounds: int, groups: dict[str, list[Run]]) -> Section:
+    runs = [run for own in groups.values() for run in own]
     traces = list(dict.fromkeys(trace for run in runs for trace in run.traces))
     items: list[Item] = [_table(rank, traces, groups)]
     for k, trace in enumerate(traces):  # what cannot be an id as it is gets a number, so that no two are alike
@@ -52,7 +46,7 @@ def _section(rank: int, runs: list[Run]) -> Section:
         items.append(over_rounds(name, trace, trace.replace("_", " "), groups))
     unfinished = sum(run.partial for run in runs)
     text = [f"{unfinished} of these runs did not finish."] if unfinished else []
-    return Section(f"problem-{rank}", f"{runs[0].problem}, {runs[0].rounds:,} rounds", text, items, _found(groups))
+    return Section(f"problem-{rank}", f"{problem}, {rounds:,} rounds", text, items, _found(groups))
 
 
 def over_rounds(name: str, trace: str, word: str, groups: Mapping[str, Sequence[Any]]) -> Lines:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
-from driftls.report import Dot, Dots, Item, Page, Section, Table, number, over_rounds, plus_minus
+from driftls.report import over_rounds
+from driftls.report.model import Dot, Dots, Item, Page, Section, Table, number, plus_minus
 from driftls.run import interval
 from driftls.study.plan import LARGER_IS_BETTER, Plan
 from driftls.study.results import LeaderboardRow, Row, effects, leaderboard

@@ -10,7 +10,8 @@ from types import ModuleType
 from driftls.errors import SettingsError
 from driftls.paper.reproduce import ctr, runtimes, scaling, section4, theorem1, theorem2, tracking
 from driftls.paper.reproduce.common import Options, do
-from driftls.report import Page, how
+from driftls.report import how
+from driftls.report.model import Page
 
 __all__ = ["ALIASES", "EXPERIMENTS", "Options", "reproduce"]
 

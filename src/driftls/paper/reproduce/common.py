@@ -15,7 +15,7 @@ import numpy as np
 import driftls
 from driftls.errors import LearningWarning
 from driftls.parallel import Cached, file_digest, key_of
-from driftls.report import Line, Verdict, number, plus_minus
+from driftls.report.model import Line, Verdict, number, plus_minus
 from driftls.run import interval
 
 COLOURS = {"SAGA": 3, "SAG": 4, "SVRG": 5, "GD": 2, "averaged": 2, "CD": 6, "random": 0}  # all else is exact: 1

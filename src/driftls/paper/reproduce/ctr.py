@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from driftls.paper.reproduce.common import Job, Options, colour, share, told, verdict
 from driftls.paper.reproduce.replays import DEFAULT, DIM, KAPPA, LINUCB, POLICIES, VARIANTS, Arms, pieces
-from driftls.report import Claim, Dot, Dots, Finding, Mark, Section, Table, plus_minus
+from driftls.report.model import Claim, Dot, Dots, Finding, Mark, Section, Table, plus_minus
 from driftls.run import described
 
 REPEATS = dict(zip(VARIANTS, (6, 4, 3)))  # on each day: luck decides the paper's variants
@@ -117,7 +118,9 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
 
 
 def _dots(name: str, shares: dict[str, tuple[float, float]], policies: list[str], mark: str = "") -> Dots:
-    dots = [Dot(policy, mean, half or None, colour(policy)) for policy in policies for mean, half in [shares[policy]]]
+    dots = [
+        Dot(policy, mean, half or math.inf, colour(policy)) for policy in policies for mean, half in [shares[policy]]
+    ]
     caption = "Mean over days with its 95% interval, paired by day. A policy that learns nothing is where random is."
     marks = [Mark(75.0, mark)] if mark else []
     return Dots(name, "Click rate over LinUCB's", caption, "% of LinUCB's clicks", dots, "", marks)

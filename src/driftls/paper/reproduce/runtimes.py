@@ -9,7 +9,7 @@ import numpy as np
 
 from driftls.paper.reproduce.common import Job, Options, colour, ratio, verdict
 from driftls.paper.reproduce.replays import BASELINES, DEFAULT, DIM, LINUCB, POLICIES, VARIANTS, Arms, pieces, seconds
-from driftls.report import Claim, Dot, Dots, Finding, Mark, Section, Table
+from driftls.report.model import Claim, Dot, Dots, Finding, Mark, Section, Table
 
 PRINTED = {  # ms on days 2 and 4
     LINUCB: (1_367_018, 1_717_997),
@@ -84,16 +84,19 @@ def show(options: Options, data: list[dict[str, float]]) -> Section:
     best = min(over.values(), key=lambda each: each.value)
     against = "slower than" if best.high < 1.0 else "faster than" if best.low > 1.0 else "no faster than"
     name = "LinUCB's time over fLinUCB-GD's"
-    dots = [Dot(SLOW[slow], each.value, None, 1, each[1:]) for slow, each in over.items()]
+    dots = [Dot(SLOW[slow], each.value, ends=each[1:]) for slow, each in over.items()]
     finding = Finding(
         "How much faster is it?",
         f"fLinUCB-GD is {over['inversion']} times as fast as LinUCB that inverts a matrix every round, and {against} "
         "the best exact one.",
         Dots("speed-up", name, "", name, dots, "x", [Mark(277.0, "paper: 277"), Mark(1.0, "equal")]),
     )
-    printed = [Dot(method, ms[0] / 1000, None, colour(method)) for method, ms in PRINTED.items()]
+    printed = [Dot(method, ms[0] / 1000, colour=colour(method)) for method, ms in PRINTED.items()]
     quartiles = {method: np.quantile(own, [0.25, 0.5, 0.75]).tolist() for method, own in times.items()}
-    ours = [Dot(method, middle, None, colour(method), (low, high)) for method, (low, middle, high) in quartiles.items()]
+    ours = [
+        Dot(method, middle, colour=colour(method), ends=(low, high))
+        for method, (low, middle, high) in quartiles.items()
+    ]
     here = f"Choosing and learning, one core: medians and quartiles of {len(data)} repetitions. Exact methods first."
     figures = [
         Dots("run-times-printed", "As the paper reports it", "Its day 2, on its machine.", "seconds", printed, "x"),

@@ -12,7 +12,7 @@ from driftls.environments import FreshContexts
 from driftls.paper.reproduce.common import Job, Options, medians, ratio, slope, verdict
 from driftls.paper.reproduce.replays import BASELINES, seconds
 from driftls.policies import LinUCB
-from driftls.report import Claim, Lines, Section
+from driftls.report.model import Claim, Lines, Section
 from driftls.trackers import RAW, SAGA
 from driftls.widths import DiagonalWidth
 

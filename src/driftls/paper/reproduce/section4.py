@@ -8,7 +8,7 @@ import numpy as np
 
 from driftls.paper import sgd, theory
 from driftls.paper.reproduce.common import Job, Options, of, slope, told, verdict
-from driftls.report import Claim, Line, Lines, Section
+from driftls.report.model import Claim, Line, Lines, Section
 from driftls.schedules import Power, ridge
 
 DIM = 8

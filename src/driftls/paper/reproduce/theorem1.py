@@ -8,7 +8,7 @@ import numpy as np
 
 from driftls.paper import sgd, theory
 from driftls.paper.reproduce.common import Job, Options, Ratio, slope, verdict
-from driftls.report import Claim, Finding, Line, Lines, Section, number
+from driftls.report.model import Claim, Finding, Line, Lines, Section, number
 from driftls.schedules import Power
 
 DIM, DELTA = 10, 0.05

@@ -12,7 +12,7 @@ from driftls.paper.actions import LinearBandit, Sphere
 from driftls.paper.pege import PEGE, play
 from driftls.paper.reproduce.common import Job, Options, lines, medians, of, ratio, told, verdict
 from driftls.paper.theory import Bounds
-from driftls.report import Claim, Line, Lines, Section, plus_minus
+from driftls.report.model import Claim, Line, Lines, Section, plus_minus
 from driftls.run import interval
 
 FAST, BOX = "fPEGE-GD", "fPEGE-GD, printed step"

@@ -11,7 +11,7 @@ from driftls import paper
 from driftls.features import UserOnly
 from driftls.paper.reproduce.common import Job, Options, lines, told, verdict
 from driftls.paper.reproduce.replays import USER, pieces
-from driftls.report import Claim, Finding, Line, Lines, Section, Table, plus_minus
+from driftls.report.model import Claim, Finding, Line, Lines, Section, Table, plus_minus
 from driftls.run import interval
 from driftls.trackers import CD, RAW, SAGA
 
@@ -65,7 +65,7 @@ def show(options: Options, data: list[dict[str, Any]]) -> Section:
     absolute, relative = (
         lines(runs[kind], points, dict.fromkeys(PAPER, "dashed")) for kind in ("absolute", "relative")
     )
-    axis, zero = "‖θₙ − exact‖ / ‖exact‖", Line("θ = 0", [points[0], points[-1]], [1.0, 1.0])
+    axis, zero = "‖θₙ − exact‖ / ‖exact‖", Line("θ = 0", [points[0], points[-1]], [1.0, 1.0], 0, "dotted")
     bands = f"Bands are 95% intervals over {len(data)} streams."
     figures = [
         Lines("tracking-absolute", "As the paper plots it", "The distance to the exact solution, on the paper's axes. "
