@@ -122,6 +122,7 @@ class Lines(_Shown):
     log: str = "xy"
 
     def cells(self) -> list[Sequence[Any]]:
+        """Every point that is drawn."""
         points = ((line, zip_longest(line.x, line.y, line.low or [], line.high or [])) for line in self.lines)
         return [["series", self.x, self.y, "low", "high"], *((line.label, *one) for line, own in points for one in own)]
 
@@ -153,6 +154,7 @@ class Dots(_Shown):
     marks: Sequence[Mark] = ()
 
     def cells(self) -> list[Sequence[Any]]:
+        """Every value that is drawn."""
         rows = [(dot.label, dot.value, *(dot.interval or (None, None))) for dot in self.dots]
         return [["name", self.x, "low", "high"], *rows]
 
@@ -166,6 +168,7 @@ class Table(_Shown):
     note: str = ""
 
     def cells(self) -> list[Sequence[Any]]:
+        """The table as shown."""
         return [self.head, *self.rows]
 
 
