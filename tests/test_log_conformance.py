@@ -10,24 +10,12 @@ from typing import Any
 
 import pytest
 
-from driftls.logs import (
-    Block,
-    Log,
-    OpenBanditLog,
-    ParquetLog,
-    YahooLog,
-    read,
-    read_table,
-    synthetic_day,
-    write_parquet,
-)
+from driftls.logs import Block, Log, ParquetLog, YahooLog, read, read_table, synthetic_day, write_parquet
 from driftls.logs.log import EventLog
 from driftls.testing.logs import check_log
-from test_openbandit import LINES, changed
-from test_openbandit import write as write_open_bandit
 from test_yahoo import R6A, R6B
 
-pytest.importorskip("pyarrow", reason="Parquet and the Open Bandit Dataset need pyarrow")
+pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
 
 
 def opened(kind: Any) -> Callable[..., Log]:
@@ -61,11 +49,6 @@ def rows(folder: Path, name: str) -> tuple[Any, Path, Path]:
     return opened(ParquetLog), folder / f"good{name}", folder / "broken.parquet"
 
 
-def csv_files(folder: Path) -> tuple[Any, Path, Path]:
-    good = write_open_bandit(folder / "good", [*LINES, *LINES])
-    return opened(OpenBanditLog), good, write_open_bandit(folder / "broken", changed(1, "click", "7"))
-
-
 def table(folder: Path) -> tuple[Any, Path, Path]:
     lines = [b'{"city": "Oslo", "offer": "%c", "click": %d}\n' % (b"ab"[i % 2], i % 3 == 0) for i in range(8)]
     (folder / "good.jsonl").write_bytes(b"".join(lines))
@@ -85,7 +68,6 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "R6B, gzipped": zipped,
     "Parquet": lambda folder: rows(folder, ".parquet"),
     "Parquet, a folder": lambda folder: rows(folder, ""),
-    "Open Bandit": csv_files,
     "table": table,
     "events": in_memory,
 }

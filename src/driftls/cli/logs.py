@@ -89,9 +89,9 @@ def inspect(
 ) -> None:
     """Say what a log holds, and how it showed its candidates.
 
-    Reads Yahoo's R6A and R6B (gzipped or not), Parquet files and folders, folders of the Open Bandit Dataset, and tables. A
-    replay that counts matched lines is unbiased only if candidates were shown uniformly; otherwise an estimate needs
-    propensities that are right. A p-value below 0.001 speaks against either.
+    Reads Yahoo's R6A and R6B (gzipped or not), Parquet files and folders, and tables. A replay that counts matched
+    lines is unbiased only if candidates were shown uniformly; otherwise an estimate needs propensities that are right.
+    A p-value below 0.001 speaks against either.
 
     \b
     Examples:
@@ -127,7 +127,7 @@ def _rows(s: Summary) -> list[tuple[str, str]]:
     if fit is not None:
         verdict = "too few lines to say whether they fit" if fit.p is None else f"p = {fit.p:.3g} that they fit"
         propensity = f"yes, down to {shown.smallest_propensity:.3g}; {verdict} how often arms were shown"
-    users = f"{s.user_dim}, {s.user_nonzeros:.2f} of them not 0; constant alone: {s.constant_only:.1%}"
+    users = f"{s.user_dim}, {s.user_nonzeros:.2f} of them not 0"
     rows = [
         ("format", s.format),
         ("lines", f"{s.lines:,}: {s.events:,} events, {s.broken:,} broken{dropped}"),

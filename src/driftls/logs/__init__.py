@@ -10,15 +10,14 @@ from driftls.errors import InputError, LogFormatError, MissingFileError, Setting
 from driftls.logs.events import Block, Event
 from driftls.logs.inspect import inspect
 from driftls.logs.log import Counts, EventLog, Log
-from driftls.logs.openbandit import OpenBanditLog, is_open_bandit
 from driftls.logs.parquet import ParquetLog, is_parquet, write_parquet
 from driftls.logs.synthetic import SyntheticDay, synthetic_day
 from driftls.logs.table import TableLog, read_table
 from driftls.logs.yahoo import YahooLog
 
 __all__ = [
-    "Block", "Counts", "Event", "EventLog", "Log", "LogFormatError", "OpenBanditLog", "ParquetLog", "SyntheticDay",
-    "TableLog", "YahooLog", "inspect", "read", "read_table", "synthetic_day", "write_parquet",
+    "Block", "Counts", "Event", "EventLog", "Log", "LogFormatError", "ParquetLog", "SyntheticDay", "TableLog",
+    "YahooLog", "inspect", "read", "read_table", "synthetic_day", "write_parquet",
 ]  # fmt: skip
 
 Path = str | os.PathLike[str]
@@ -30,8 +29,8 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     Parameters
     ----------
     source : path, iterable of paths, or iterable of Event
-        Yahoo R6A or R6B files (times must not decrease within one), Parquet files or folders of them, or folders of the
-        Open Bandit Dataset; read in the order given, and all of one format.
+        Yahoo R6A or R6B files (times must not decrease within one), or Parquet files or folders of them; read in the
+        order given, and all of one format.
     on_error, block
         Whether a broken line raises `LogFormatError` or is skipped ("skip") and counted; lines a block, which bounds
         the memory and changes no result.
@@ -80,11 +79,7 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
         if os.path.isfile(path) and path.removesuffix(".gz").endswith((".csv", ".json", ".jsonl", ".ndjson")):
             advice = "read_table(path, shown=..., reward=...), or --shown and --reward on the command line"
             raise InputError(f"{path}: this is a table, of which the columns must be named: {advice}.")
-    reader: type[OpenBanditLog | ParquetLog | YahooLog] = YahooLog
-    if os.path.isdir(paths[0]):
-        reader = OpenBanditLog if is_open_bandit(paths[0]) else ParquetLog
-    elif is_parquet(paths[0]):
-        reader = ParquetLog
+    reader = ParquetLog if os.path.isdir(paths[0]) or is_parquet(paths[0]) else YahooLog
     return reader(paths, on_error=on_error, block=block)
 
 
