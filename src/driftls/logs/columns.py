@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,6 +90,7 @@ def line_checks(parts: dict[str, Part]) -> list[Check]:
     first = as_starts(users)[:-1][users > 0]
     step[first] = index[first] + 1
     checks: list[Check] = [
+        (_repeated(*parts["arms"]), "arms that differ", "arms"),
         ((shown < 0) | (shown >= arms), "`shown` to be a position among the arms, from 0", "shown"),
         (having(step <= 0, users), "user indices of at least 0 that increase", "user_index"),
     ]
@@ -111,6 +112,31 @@ def line_checks(parts: dict[str, Part]) -> list[Check]:
         chance = parts["propensity"].values
         checks.append(((chance <= 0) | (chance > 1), "a probability above 0", "propensity"))
     return checks
+
+
+def faults(checks: list[Check]) -> Iterator[tuple[int, str, str]]:
+    """Each line that is wrong, what was expected first of all, and the column to blame."""
+    for i in np.flatnonzero(np.any([wrong for wrong, _, _ in checks], axis=0)).tolist():
+        yield next((i, expected, name) for wrong, expected, name in checks if wrong[i])
+
+
+def new_pools(sizes: Ints, ids: Ints, features: Floats | None = None) -> NDArray[np.bool_]:
+    """Lines whose candidates are not those of the line before: few, mostly."""
+    before = np.arange(len(ids)) - np.repeat(np.concatenate(([0], sizes))[:-1], sizes)
+    differs = ids != ids[before]
+    if features is not None:
+        differs |= np.any(features != features[before], axis=1)
+    return np.asarray(having(differs, sizes) | (np.diff(sizes, prepend=-1) != 0))
+
+
+def _repeated(ids: Ints, lengths: list[Ints]) -> NDArray[np.bool_]:
+    """Lines that have an arm twice."""
+    (sizes,) = lengths
+    new = new_pools(sizes, ids)
+    own, of = ids[np.repeat(new, sizes)], np.repeat(np.arange(new.sum()), sizes[new])
+    order = np.lexsort((own, of))
+    twice = (np.diff(own[order]) == 0) & (np.diff(of[order]) == 0)
+    return np.isin(np.cumsum(new) - 1, of[order][1:][twice])
 
 
 def all_or_none(name: str, parts: list[Any]) -> bool:

@@ -23,8 +23,9 @@ from driftls.logs.columns import (
     as_objects,
     as_starts,
     column_of,
-    having,
+    faults,
     line_checks,
+    new_pools,
     ranges,
     shortened,
 )
@@ -206,26 +207,21 @@ class Block:
     @classmethod
     def from_lines(cls, sizes: Ints, ids: Ints, features: Floats | None, **columns: Any) -> Block:
         """A block of lines that each have candidates of their own: ids and features, line after line."""
-        start = as_starts(sizes)
-        before = np.arange(len(ids)) - np.repeat(np.concatenate(([0], sizes))[:-1], sizes)
-        differs = ids != ids[before]
-        if features is not None:
-            differs |= np.any(features != features[before], axis=1)
-        new = having(differs, sizes) | (np.diff(sizes, prepend=-1) != 0)  # most lines have the pool of the line before
-        entries = ranges(start[:-1][new], sizes[new])
-        own = None if features is None else features[entries]
-        return cls.packed(np.cumsum(new) - 1, as_starts(sizes[new]), ids[entries], own, **columns)
+        new = new_pools(sizes, ids, features)
+        own = np.repeat(new, sizes)
+        kept = None if features is None else features[own]
+        return cls.packed(np.cumsum(new) - 1, as_starts(sizes[new]), ids[own], kept, **columns)
 
     @classmethod
-    def from_columns(cls, parts: dict[str, Part]) -> Block:
-        """A block of the columns of lines, which `line_checks` has nothing against."""
+    def from_columns(cls, parts: dict[str, Part], **others: Any) -> Block:
+        """A block of the columns of lines, which `line_checks` has nothing against; and others as they are."""
         (ids, [sizes]), (index, [users]) = parts["arms"], parts["user_index"]
         columns: dict[str, Any] = {name: part.values for name, part in parts.items() if name != "arms"}
         features = columns.pop("arm_features", None)
         if features is not None:
             features = features.reshape(len(ids), -1) if len(ids) else np.empty((0, 0))
         columns.setdefault("user_value", np.ones(len(index)))
-        return cls.from_lines(sizes, ids, features, user_start=as_starts(users), **columns)
+        return cls.from_lines(sizes, ids, features, user_start=as_starts(users), **columns, **others)
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> Block:
@@ -236,14 +232,11 @@ class Block:
                 raise InputError(f"event {i}: expected an `Event`, got {type(event).__name__}.")
         found = {name: column_of(events, name) for name in COLUMNS}
         parts = {name: part for name, part in found.items() if part is not None}
-        for wrong, expected, name in line_checks(parts):
-            if wrong.any():
-                i = int(wrong.argmax())
-                got = shortened(getattr(events[i], name))
-                raise InputError(f"event {i}: expected {expected}, got {name} = {got}.")
+        for i, expected, name in faults(line_checks(parts)):
+            raise InputError(f"event {i}: expected {expected}, got {name} = {shortened(getattr(events[i], name))}.")
         visitors = [event.visitor for event in events]
         visitor = as_objects(visitors) if all_or_none("visitor", visitors) else None
-        return replace(cls.from_columns(parts), visitor=visitor, items=events[0].items if events else None)
+        return cls.from_columns(parts, visitor=visitor, items=events[0].items if events else None)
 
     @classmethod
     def join(cls, blocks: Iterable[Block]) -> Block:

@@ -6,12 +6,13 @@ import gzip
 import os
 import zlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from driftls.errors import InputError, LogFormatError, MissingFileError, missing_extra
-from driftls.logs.columns import as_objects, shortened
+from driftls.logs.columns import Check, Part, as_objects, faults, line_checks, shortened
 from driftls.logs.events import Block
 from driftls.logs.log import Log
 
@@ -58,25 +59,22 @@ class TableLog(Log):
     ) -> None:
         super().__init__(on_error=on_error, block=block)
         self.path, self._table = _opened(source)
-        own = [
-            shown,
-            reward,
-            *([propensity] if propensity is not None else []),
-            *([arms] if isinstance(arms, str) else []),
-        ]
-        names, listed = _names(self._table), visitor is None or isinstance(visitor, list | tuple)
+        self._own: dict[str, Any] = {"shown": shown, "reward": reward}
+        self._own |= {"propensity": propensity} if propensity is not None else {}
+        self._own |= {"arms": arms} if isinstance(arms, str) else {}
+        own, names, where = [*self._own.values()], _names(self._table), self.path or "the table"
+        listed = visitor is None or isinstance(visitor, list | tuple)
         if not listed or not all(isinstance(name, str | int) for name in [*own, *(visitor or ())]):
             raise InputError(f"expected names of columns, got {[*own, visitor]!r}. visitor= is a list of them.")
         if len(set(names)) < len(names):
-            raise InputError(f"{self.path or 'the table'}: expected columns of different names, got {names!r}.")
+            raise InputError(f"{where}: expected columns of different names, got {names!r}.")
         if unknown := [name for name in [*own, *(visitor or ())] if name not in names]:
             told = f"expected columns {', '.join(map(repr, unknown))}, got {', '.join(map(repr, names))}"
-            raise InputError(f"{self.path or 'the table'}: {told}. Say which column is which: shown=, reward=, ...")
+            raise InputError(f"{where}: {told}. Say which column is which: shown=, reward=, ...")
         items = {} if items is None else items
         if not isinstance(items, Mapping) or not all(isinstance(item, Mapping) for item in items.values()):
             raise InputError(f"items: expected a dict of an item's columns for each id, got {items!r}.")
         self.visitor = [name for name in (names if visitor is None else visitor) if name not in own]
-        self.shown, self.reward, self.propensity, self.arms = shown, reward, propensity, arms
         self._items, self.items = items, list[dict[str, Any]]()
         self._number: dict[Hashable, int] = {}
         self._pool = None if isinstance(arms, str) else self._all_of(arms)
@@ -84,74 +82,61 @@ class TableLog(Log):
     def _all_of(self, arms: Any) -> list[int]:
         """The candidates of every row: these, or whatever was ever shown."""
         if arms is None:
-            shown = [_plain(id) for id in _column(self._table, self.shown)]
-            arms = list(dict.fromkeys(id for id in shown if _is_id(id)))  # a row with another is broken
-            return [self._number_of(id) for id in arms]
-        if not isinstance(arms, list | tuple | np.ndarray) or not all(_is_id(_plain(id)) for id in arms):
-            raise InputError(f"arms: expected a list of ids, or the name of a column with such lists, got {arms!r}.")
-        pool = [self._number_of(_plain(id)) for id in arms]
+            shown = map(_plain, _column(self._table, self._own["shown"]))
+            return self._numbers(list(dict.fromkeys(id for id in shown if _is_id(id))))  # a row with another is broken
+        pool = self._numbers(arms)
         if not 0 < len(pool) == len(set(pool)):
-            raise InputError(f"arms: expected at least one id, and none twice, got {arms!r}.")
+            raise InputError(f"arms: expected a column, or a list of ids, none of them twice, got {arms!r}.")
         return pool
 
-    def _number_of(self, id: Hashable) -> int:
-        """A number for an id of the table; the number's item has it as its "id"."""
-        found = self._number.get(id)
-        if found is None:
-            found = self._number[id] = len(self.items)
-            self.items.append({"id": id, **self._items.get(id, {})})
-        return found
+    def _numbers(self, ids: Any) -> list[int]:
+        """A number for each id of a list, else none; the number's item has the id as its "id"."""
+        ids = _plain(ids)
+        ids = [_plain(id) for id in ids] if isinstance(ids, list | tuple) else []
+        if not all(map(_is_id, ids)):
+            return []
+        for id in ids:
+            if id not in self._number:
+                self._number[id] = len(self.items)
+                self.items.append({"id": id, **self._items.get(id, {})})
+        return [self._number[id] for id in ids]
 
     def _blocks(self, size: int) -> Iterator[Block]:
         count = len(self._table)
         for first in range(0, count, size):
-            rows = _rows(self._table, first, min(first + size, count))
-            lines = [line for k, row in enumerate(rows) if (line := self._line(first + k, row)) is not None]
+            rows = dict(enumerate(_records(self._table[first : first + size]), first))
             self.counts.lines += len(rows)
-            self.counts.events += len(lines)
-            self.share = (first + len(rows)) / count
-            if lines:
-                number, pool, shown, reward, propensity, visitor = zip(*lines)
-                nothing = {"user_start": np.zeros(len(lines) + 1, np.int64), "user_value": np.empty(0)}
-                yield Block.from_lines(
-                    np.array([len(ids) for ids in pool]),
-                    np.concatenate([np.array(ids, np.int64) for ids in pool]),
-                    None,
-                    time=np.array(number, np.int64),
-                    shown=np.array(shown, np.int32),
-                    reward=np.array(reward, np.float64),
-                    propensity=np.array(propensity, np.float64) if self.propensity is not None else None,
-                    user_index=np.empty(0, np.int32),
-                    visitor=as_objects(visitor),
-                    items=self.items,
-                    **nothing,
-                )
+            parts, checks = self._parts(rows)
+            bad = [(first + i, expected, name) for i, expected, name in faults(checks + line_checks(parts))]
+            for number, expected, name in bad:
+                told = "one of the arms" if name == "shown" else expected
+                got = f"{self._own[name]!r} = {shortened(rows.pop(number).get(self._own[name]))}"
+                self._broken(f"{f'{self.path}, ' if self.path else ''}row {number}: expected {told}, got {got}.")
+            self.counts.events += len(rows)
+            self.share = (first + len(rows) + len(bad)) / count
+            if rows:
+                visitors = [{name: row.get(name) for name in self.visitor} for row in rows.values()]
+                sound = self._parts(rows)[0] if bad else parts
+                yield Block.from_columns(sound, visitor=as_objects(visitors), items=self.items)
 
-    def _line(self, number: int, row: Mapping[Any, Any]) -> Any:
-        """Number, candidates, position shown, reward, propensity and visitor of a row; None if it is broken and skipped."""
-        try:
-            pool = self._pool
-            if pool is None:
-                listed = _plain(row[self.arms])
-                if not isinstance(listed, list | tuple):
-                    raise ValueError(f"{self.arms!r} to be a list of ids, got {shortened(listed)}")
-                listed = [_plain(id) for id in listed]
-                if not listed or not all(map(_is_id, listed)) or len(set(listed)) < len(listed):
-                    raise ValueError(f"{self.arms!r} to be a list of ids, none of them twice, got {listed!r}")
-                pool = [self._number_of(id) for id in listed]
-            shown = _plain(row[self.shown])
-            chosen = self._number.get(shown, -1) if _is_id(shown) else -1
-            if chosen not in pool:
-                raise ValueError(f"{self.shown!r} to be one of the arms, got {shown!r}")
-            reward = _number(row[self.reward], self.reward)
-            likely = _number(row[self.propensity], self.propensity) if self.propensity is not None else 1.0
-            if not 0.0 < likely <= 1.0:
-                raise ValueError(f"{self.propensity!r} to be a probability above 0, got {likely}")
-        except (ValueError, TypeError, KeyError) as error:
-            told = f"a column {error}" if isinstance(error, KeyError) else str(error)
-            self._broken(f"{f'{self.path}, ' if self.path else ''}row {number}: expected {told}.")
-            return None
-        return number, pool, pool.index(chosen), reward, likely, {name: row.get(name) for name in self.visitor}
+    def _parts(self, rows: Mapping[int, Mapping[Any, Any]]) -> tuple[dict[str, Part], list[Check]]:
+        """The columns of these rows by their numbers, which stand in for a time; and the rows without candidates."""
+        told = {what: [row.get(name) for row in rows.values()] for what, name in self._own.items()}
+        pools = [self._pool] * len(rows) if self._pool is not None else [self._numbers(ids) for ids in told["arms"]]
+        ids = map(_plain, told["shown"])
+        shown = [self._number.get(id, -1) if _is_id(id) else -1 for id in ids]
+        place = [pool.index(number) if number in pool else -1 for number, pool in zip(shown, pools)]
+        sizes, none = np.array(list(map(len, pools)), np.int64), np.zeros(len(rows), np.int64)
+        parts = {
+            "time": Part(np.array(list(rows), np.int64), []),
+            "arms": Part(np.fromiter(chain.from_iterable(pools), np.int64), [sizes]),
+            "shown": Part(np.array(place, np.int32), []),
+            "user_index": Part(np.empty(0, np.int32), [none]),
+        }
+        for name in ("reward", "propensity"):
+            if name in told:
+                parts[name] = Part(np.array([_number(value) for value in told[name]], np.float64), [])
+        return parts, [(sizes == 0, "a list of ids", "arms")] if self._pool is None else []
 
 
 def read_table(source: Any, **columns: Any) -> TableLog:
@@ -208,16 +193,9 @@ def _file(path: str) -> Any:
             except ImportError:
                 raise missing_extra("pyarrow", "logs", "CSV files") from None
             return csv.read_csv(file)
-        except (
-            OSError,
-            EOFError,
-            ValueError,
-            RecursionError,
-            zlib.error,
-        ) as error:  # pyarrow's and msgspec's are such, too
-            raise LogFormatError(
-                f"{path}: expected CSV, or a JSON object a line, got {error}. Check the file."
-            ) from None
+        except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:  # pyarrow's and msgspec's, too
+            told = f"expected CSV, or a JSON object a line, got {error}. Check the file."
+            raise LogFormatError(f"{path}: {told}") from None
 
 
 def _names(table: Any) -> list[Any]:
@@ -233,13 +211,12 @@ def _column(table: Any, name: str) -> list[Any]:
     return list(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list())
 
 
-def _rows(table: Any, first: int, last: int) -> list[dict[Any, Any]]:
+def _records(table: Any) -> list[dict[Any, Any]]:
     if isinstance(table, list):
-        return table[first:last]
+        return table
     if hasattr(table, "iloc"):
-        return list(table.iloc[first:last].to_dict("records"))
-    part = table.slice(first, last - first)
-    return list(part.to_pylist() if hasattr(part, "to_pylist") else part.to_dicts())
+        return list(table.to_dict("records"))
+    return list(table.to_pylist() if hasattr(table, "to_pylist") else table.to_dicts())
 
 
 def _plain(value: Any) -> Any:
@@ -252,11 +229,8 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, str | int | float) and value == value
 
 
-def _number(value: Any, name: Any) -> float:
+def _number(value: Any) -> float:
     try:
-        number = float(value)  # also of text: one cell that is no number makes a column of CSV text
+        return float(value)  # also of text: one cell that is no number makes a column of CSV text
     except (TypeError, ValueError, OverflowError):
-        number = float("nan")
-    if not abs(number) < 1e75:
-        raise ValueError(f"{name!r} to be a finite number, got {shortened(value)}")
-    return number
+        return float("nan")

@@ -20,7 +20,7 @@ from driftls.testing.common import refused
 __all__ = ["check_log"]
 
 Make = Callable[..., Log]
-PLACE = re.compile(r":\d+|, row \d+")  # file:line, or a row of a row group
+PLACE = re.compile(r":\d+|row \d+")  # file:line, or a row of a table
 
 
 def check_log(make: Make, good: Path | None = None, broken: Path | None = None) -> None:
