@@ -15,7 +15,7 @@ import numpy as np
 from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap, UserArmCrosses, UserOnly
 from driftls.inputs import as_whole
-from driftls.log_replay.arms import asked, features_for, runs_of
+from driftls.log_replay.arms import features_for
 from driftls.log_replay.checkpoint import Checkpoint
 from driftls.log_replay.player import PolicyReplay
 from driftls.logs import SyntheticDay, blocks_of, read
@@ -32,7 +32,6 @@ ENGINES = ("auto", "compiled", "python")
 ROWS_AT_ONCE = 1 << 16  # arms that are built at a time, where they have to be built
 FIRST_MARK = 1000
 NEVER = 1 << 40  # a line that does not come
-LARGEST = 1e75  # of rewards
 
 
 class Replay:
@@ -51,26 +50,19 @@ class Replay:
         points: Sequence[int] | None,
         seed: int,
     ) -> None:
-        self.metrics = tuple(dict.fromkeys(("ctr", *metrics)))
-        self.delay, self.limit = as_whole(delay, "delay", 0), None if limit is None else as_whole(limit, "limit")
-        self.points = None if points is None else sorted(as_whole(point, "a point") for point in points)
-        self.seed = seed
+        self.metrics = list(dict.fromkeys(("ctr", *metrics)))
         for name, value, known in (*(("metrics", m, METRICS) for m in self.metrics), ("engine", engine, ENGINES)):
             if value not in known:
                 raise SettingsError(f"{name} must be among {', '.join(known)}, got {value!r}.")
+        if "regret" in self.metrics and first.truth is None:
+            raise SettingsError("regret needs a log with the truth: a synthetic day, or Parquet with that column.")
+        self.delay, self.limit = as_whole(delay, "delay", 0), None if limit is None else as_whole(limit, "limit")
+        self.points = None if points is None else sorted(as_whole(point, "a point") for point in points)
+        # What a checkpoint belongs to; not the engine, since all of them decide alike.
+        told = {"delay": self.delay, "limit": self.limit, "points": self.points, "seed": seed}
+        self.settings: dict[str, Any] = {"metrics": self.metrics, **told}
         self.players = [_player(name, one, features, engine, first) for name, one in policies.items()]
         self.done, self.reading, self.showing = 0, 0.0, Showing()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What a checkpoint belongs to; not the engine, since all of them decide alike."""
-        names = ("metrics", "delay", "limit", "points", "seed")
-        return {name: getattr(self, name) for name in names} | {"metrics": list(self.metrics)}
-
-    @property
-    def complete(self) -> bool:
-        """Whether the limit is reached."""
-        return self.done == self.limit
 
     def next_mark(self) -> int:
         """The next number of lines at which traces are taken."""
@@ -83,12 +75,10 @@ class Replay:
 
     def pieces(self, block: Block, next_stop: Callable[[int], int]) -> Iterator[Block]:
         """The lines of a block, in pieces that end where something has to be noted."""
-        built = any(
-            p.engine == "compiled" and not isinstance(p.features, UserOnly | UserArmCrosses) for p in self.players
-        )
+        built = not all(isinstance(player.features, UserOnly | UserArmCrosses) for player in self.players)
         most = max(1, ROWS_AT_ONCE // int(np.diff(block.pool_start).max())) if built else len(block)
         at = 0
-        while at < len(block) and not self.complete:
+        while at < len(block) and self.done != self.limit:
             end = min(self.next_mark(), self.limit or NEVER, next_stop(self.done))
             room = min(len(block) - at, most, end - self.done)
             yield block.part(at, at + room)
@@ -96,27 +86,15 @@ class Replay:
 
     def step(self, block: Block) -> None:
         """Replay the lines of a piece: every policy is asked about every line."""
-        if "regret" in self.metrics and block.truth is None:
-            raise SettingsError("regret needs a log with the truth: a synthetic day, or Parquet with that column.")
-        wrong = np.flatnonzero(~(np.abs(block.reward) < LARGEST))
-        if wrong.size:
-            line, reward = self.done + int(wrong[0]), block.reward[wrong[0]]
-            raise InputError(f"line {line}: a reward must be finite (and below 1e75), got {reward}.")
         mark = self.next_mark()
         for player in self.players:
             player.step(block, self.done, self.delay)
-        self._pass(block)
+        self.skip(block)
         if self.done == mark:
             self._trace()
 
     def skip(self, block: Block) -> None:
-        """Pass lines that were replayed before: features number the articles as they did then."""
-        for player in {id(player.features): player for player in self.players}.values():
-            for begin, _ in runs_of(player.features, block, disjoint=player.disjoint):
-                asked(player.features, block.part(begin, begin + 1), disjoint=player.disjoint)
-        self._pass(block)
-
-    def _pass(self, block: Block) -> None:
+        """Pass lines without asking, as those that were replayed before an interruption."""
         self.showing.add(block)
         self.done += len(block)
 
@@ -138,7 +116,7 @@ class Replay:
         return Run(
             policy=player.name,
             problem=problem,
-            seed=self.seed,
+            seed=self.settings["seed"],
             rounds=player.matches.lines,
             points=player.points,
             traces=player.traces,
@@ -228,7 +206,7 @@ def replay(
     step, stop = (under_way.step, lambda done: NEVER) if kept is None else (kept.step, kept.next_stop)
     blocks, partial = chain([first], blocks), False
     try:
-        while not under_way.complete:
+        while under_way.done != under_way.limit:
             before = time.perf_counter()
             block = next(blocks, None)
             under_way.reading += time.perf_counter() - before
@@ -244,7 +222,7 @@ def replay(
         partial = True
     runs = under_way.runs(_called(log), partial=partial)
     if kept is not None and not partial:
-        kept.remove()
+        kept.path.unlink(missing_ok=True)
     return runs if isinstance(policy, Mapping) else next(iter(runs.values()))
 
 

@@ -17,11 +17,13 @@ from driftls.features import FeatureMap
 from driftls.log_replay.arms import asked, ids_of, runs_of
 from driftls.logs.events import Block
 from driftls.logs.inspect import Logging
+from driftls.persistence import group
 from driftls.policies import Policy
 
 __all__ = ["Matches", "PolicyReplay"]
 
 LEARNING = "a policy that learns from the lines on which it chose what was shown"
+STATE = ("seconds", "points", "traces", "waiting")
 FIXED = "a fixed policy, on those lines alone; `driftls.offpolicy.estimate` would use every line"
 
 
@@ -183,6 +185,33 @@ class PolicyReplay:
             key, reward = self.waiting.pop(0)
             self.policy.learn(reward=reward, key=key)
         self.seconds["learn"] += time.perf_counter() - before
+
+    # -- interruptions -------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """All that has happened, for a file: numbers and arrays."""
+        policy, arrays = self.policy.snapshot()
+        arrays = {f"policy.{name}": array for name, array in arrays.items()}
+        matches = dict(vars(self.matches))
+        for name in ("rewards", "weights"):
+            arrays[f"matches.{name}"] = np.concatenate([np.zeros(0), *matches.pop(name)])
+        state = {name: getattr(self, name) for name in STATE}
+        return {**state, "matches": matches, "policy": policy, "features": self.features.to_header()}, arrays
+
+    def resume(self, kept: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Go on from a snapshot: the caller's own policy as the one that was saved."""
+        policy = self.policy
+        again = type(policy).from_snapshot(kept["policy"], group(arrays, "policy."))
+        if self.features is policy.features:  # with the names that it had learned by then
+            self.features = again.features
+        self.features.follow(kept["features"])
+        vars(policy).update(vars(again))
+        for name in STATE:
+            setattr(self, name, kept[name])
+        self.waiting = [(int(line), float(reward)) for line, reward in kept["waiting"]]
+        for name in ("rewards", "weights"):
+            kept["matches"][name] = [arrays[f"matches.{name}"]]
+        self.matches = Matches(**kept["matches"])
 
     # -- what is told --------------------------------------------------------------------------------------------
 
