@@ -35,8 +35,11 @@ from driftls.persistence import atomic
 __all__ = ["SyntheticDay", "synthetic_day"]
 
 HOUR, DAY = 3600.0, 86_400.0
-PEAK = 20 * HOUR  # of the daily rhythm, after midnight UTC
+START = 1_317_513_291  # Unix time of the first line, as in the log
+RHYTHM, PEAK = 0.5, 20 * HOUR  # of the traffic: amplitude of its daily wave, and when it is highest, after midnight UTC
+LIFE = 20 * HOUR  # that an article stays on average
 DRIFT_PERIODS = np.array([36.0, 17.0, 9.0]) * HOUR
+RARE = 1.5  # rare features of an average visitor with a profile
 LIFE_SHAPE = 4.0  # of the Gamma distribution of lives: a standard deviation of half the mean
 FIRST_ID, ID_GAP = 550_000, 40
 REFERENCE = 8192  # visitors on whom an article's levels are solved for
@@ -65,18 +68,13 @@ class SyntheticDay:
     lines: int = _setting(1_850_000, 1, 2**40)
     seed: int = _setting(0, 0, 2**64)
     interaction: float = _setting(0.8, 0, 3)
-    activity: float = _setting(1.0, 0, 2)
     churn: float = _setting(43.0, 0, 1000)
-    life: float = _setting(20.0, 0.1, 10_000)
     fade: float = _setting(1.5, 0, 5)
     drift: float = _setting(0.1, 0, 1)
-    rhythm: float = _setting(0.5, 0, 0.99)
     ctr: float = _setting(0.037, 1e-6, 0.2)
     anonymous: float = _setting(0.3823, 0, 1)
-    rare: float = _setting(1.5, 0, 3)
     pool_min: int = _setting(26, 1, 1000)
     pool_max: int = _setting(45, 1, 1000)
-    start: int = _setting(1_317_513_291, 0, 2**40)
     span: float = _setting(DAY, 1, 31 * DAY)
 
     def __post_init__(self) -> None:
@@ -119,7 +117,7 @@ class SyntheticDay:
     def blocks(self, size: int = 32_768, *, truth: bool = False) -> Iterator[Block]:
         """The day in blocks of at most `size` lines, with the click probability of every candidate on request."""
         size = as_whole(size, "the lines of a block")
-        kinds = user_kinds(self.anonymous, self.rare)
+        kinds = user_kinds(self.anonymous, RARE)
         rng = self._rng(1)
         for first in range(0, self.lines, size):
             tape = rng.random((min(size, self.lines - first), ITEM + len(kinds.one)))
@@ -165,7 +163,7 @@ class SyntheticDay:
             position = np.arange(len(line)) - as_starts(sizes)[line]
             told["truth"] = self._chances(users, band, when, line, members[pool_start[pool][line] + position])
         visitors = {"user_start": start, "user_index": index, "user_value": users.data}
-        time = self.start + np.floor(seconds).astype(np.int64)
+        time = START + np.floor(seconds).astype(np.int64)
         return Block.packed(pool, pool_start, self.articles.id[members], None, time=time, **visitors, **told)
 
     def _chances(self, users: Any, band: Any, when: Floats, line: Ints, article: Ints) -> Floats:
@@ -179,10 +177,10 @@ class SyntheticDay:
         return np.asarray(1.0 / (1.0 + np.exp(-odds)))
 
     def _seconds(self, share: Floats) -> Floats:
-        """The time by which this share of the day's lines has come: rate 1 + rhythm cos(time of day - peak)"""
+        """The time by which this share of the day's lines has come: rate 1 + RHYTHM cos(time of day - PEAK)"""
         grid = np.linspace(0.0, self.span, 4097)
-        turn = 2 * np.pi * (self.start % DAY - PEAK + grid) / DAY
-        come = grid + self.rhythm * DAY / (2 * np.pi) * (np.sin(turn) - np.sin(turn[0]))
+        turn = 2 * np.pi * (START % DAY - PEAK + grid) / DAY
+        come = grid + RHYTHM * DAY / (2 * np.pi) * (np.sin(turn) - np.sin(turn[0]))
         return np.minimum(np.interp(share, come / come[-1], grid), np.nextafter(self.span, 0))
 
     @cached_property
@@ -204,15 +202,14 @@ def _lives(day: SyntheticDay, rng: np.random.Generator) -> tuple[Floats, Floats,
     An article that would leave the smallest pool stays until a new one comes; one that comes into the largest pool
     takes the place of the article that is nearest to its end.
     """
-    mean = day.life * HOUR
-    old = int(np.clip(round(day.churn * mean / DAY), day.pool_min, day.pool_max))
+    old = int(np.clip(round(day.churn * LIFE / DAY), day.pool_min, day.pool_max))
     # An article met at a given moment is met in proportion to its life, at a uniform point of it.
-    old_life = rng.gamma(LIFE_SHAPE + 1, mean / LIFE_SHAPE, old)
+    old_life = rng.gamma(LIFE_SHAPE + 1, LIFE / LIFE_SHAPE, old)
     age = rng.random(old) * old_life
     oldest_first = np.argsort(-age)
     new = rng.poisson(day.churn * day.span / DAY)
     birth = np.concatenate((-age[oldest_first], np.sort(rng.random(new)) * day.span))
-    life = np.concatenate((old_life[oldest_first], rng.gamma(LIFE_SHAPE, mean / LIFE_SHAPE, new)))
+    life = np.concatenate((old_life[oldest_first], rng.gamma(LIFE_SHAPE, LIFE / LIFE_SHAPE, new)))
     end = birth + life
     alive = [(end[a], a) for a in range(old)]
     heapq.heapify(alive)
@@ -264,8 +261,8 @@ def _solve(day: SyntheticDay, rate: Floats, rng: np.random.Generator) -> tuple[F
 
 
 def _band_ratios(day: SyntheticDay) -> Floats:
-    """Click rate of each band of visitors over that of all; `activity` = 0 makes them equal, 1 as in the aggregates"""
-    rates = np.array(list(aggregates()["ctr_by_common_ids"].values())) ** day.activity
+    """Click rate of each band of visitors over that of all"""
+    rates = np.array(list(aggregates()["ctr_by_common_ids"].values()))
     kinds = user_kinds(day.anonymous, 0.0)
     shares = np.bincount(kinds.band, np.diff(kinds.count_cdf, prepend=0.0))
     return np.asarray(rates / (shares @ rates))
@@ -299,11 +296,9 @@ def synthetic_day(*, lines: int = 1_850_000, seed: int = 0, **strengths: Any) ->
         Of log odds: interaction (0.8), the standard deviation, over visitors with a profile of like activity, of what
         depends on who the visitor is (those without a profile like what is liked on average); fade (1.5), what an
         article loses between its birth and its end; drift (0.1), the standard deviation of slow waves in all of them.
-        Of visitors: activity (1), how much the click rate depends on the number of common features; anonymous
-        (0.3823), the share with nothing but the constant; rare (1.5), rare features of an average one with a profile.
-        Of articles: churn (43) new ones a day, which stay life (20) hours on average; pool_min (26), pool_max (45).
-        Of the day: ctr (0.037), the average click rate, around which a single day lies by about 7%; rhythm (0.5),
-        the amplitude of the traffic's wave; start (1317513291), Unix time of the first line, span (86400) seconds.
+        Of visitors: anonymous (0.3823), the share with nothing but the constant. Of articles: churn (43) new ones a
+        day; pool_min (26), pool_max (45). Of the day: ctr (0.037), the average click rate, around which a single day
+        lies by about 7%; span (86400) seconds.
 
     Examples
     --------
