@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,7 @@ __all__ = ["Estimates", "Fixed", "estimate"]
 
 RIDGE = 20.0  # of the model of rewards, which are shrunk to the mean: `python -m benchmarks estimates --tune`
 EXACT_UP_TO = 1000  # features, of an exact model
-ROWS_AT_ONCE = 1 << 16  # arms that are built at a time, where they have to be built
-LINES_AT_ONCE = 4096
+ARMS_AT_ONCE = 1 << 16  # that are built, where they have to be built
 LEARNING = "the policy as it is now; what it earns while it learns from this log is for `driftls.replay`"
 
 
@@ -118,7 +118,7 @@ def estimate(
     if bounds is not None and not (np.shape(bounds) == (2,) and bounds[0] < bounds[1]):
         raise SettingsError(f"bounds must be the least and the largest reward, got {bounds!r}.")
     log = log if isinstance(log, Log | SyntheticDay) else read(log)
-    first = next(blocks_of(log, limit=1), None)
+    first = next(blocks_of(log, limit=limit), None)
     if first is None:
         raise InputError("the log has no line to estimate from.")
     fixed = policy if hasattr(policy, "block_probabilities") else Fixed(policy)
@@ -126,8 +126,8 @@ def estimate(
     features = None if features is getattr(policy, "features", None) else features  # those of the copy may grow
     kind = features_for(type(policy).__name__, asked_one, features, first)
     disjoint = bool(getattr(asked_one, "disjoint", False))
-    model, showing, done, rewards = _Model(kind, folds, ridge, disjoint), Showing(), 0, []
-    for block in blocks_of(log, limit=limit):
+    model, showing, done, rewards = _Model(kind, folds, ridge, disjoint, first.reward.mean()), Showing(), 0, []
+    for block in blocks_of(log, limit=limit, arms=ARMS_AT_ONCE):
         showing.add(block)
         rewards.append(block.reward)
         model.learn(block, done)
@@ -136,7 +136,7 @@ def estimate(
             progress(done)
     bounds = reward_bounds(np.concatenate(rewards)) if bounds is None else bounds
     told, lines, seen = _Asked(bounds), done, showing.shown_arms()
-    for block in blocks_of(log, truth=True, limit=limit):
+    for block in blocks_of(log, truth=True, limit=limit, arms=ARMS_AT_ONCE):
         told.add(block, fixed.block_probabilities(kind, block), model.predict(block, done - lines), seen)
         done += len(block)
         if progress is not None:
@@ -177,59 +177,50 @@ class Fixed:
 class _Model:
     """Least squares of reward minus its mean, cross-fitted: one tracker a fold, or a fold and arm for users alone."""
 
-    def __init__(self, features: Any, folds: int, total: float, disjoint: bool) -> None:
-        self.features, self.folds, self.disjoint = features, folds, disjoint
-        self.mean: float | None = None
+    def __init__(self, features: Any, folds: int, total: float, disjoint: bool, mean: float) -> None:
+        self.features, self.folds, self.disjoint, self.mean = features, folds, disjoint, mean
         settings: dict[str, Any] = {"regularisation": total_ridge(total), **RAW}
         self._prototype: Tracker = (
             RLS(features.dim, method="cholesky", **settings)  # sums alone, solved when theta is asked for
             if features.dim <= EXACT_UP_TO and not features.grows
             else SAGA(features.dim, seed=0, **settings)
         )
-        self._trackers: list[dict[int, Tracker]] = [{} for _ in range(folds)]  # by arm, or 0 for all arms
+        self._trackers: dict[tuple[int, int], Tracker] = {}  # by arm, or 0 for all arms, and fold
 
-    def _fold(self, line: int, count: int) -> Ints:
+    def _folds(self, line: int, count: int) -> Ints:
         """A fold for each line, which depends on its number alone (a multiplicative hash)."""
         mixed = np.arange(line, line + count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         return ((mixed >> np.uint64(40)) % np.uint64(self.folds)).astype(np.int64)
 
     def learn(self, block: Block, line: int) -> None:
         """Learn the lines of a block, each in all folds but its own."""
-        self.mean = float(block.reward.mean()) if self.mean is None else self.mean
-        for begin in range(0, len(block), LINES_AT_ONCE):
-            part = block.part(begin, min(begin + LINES_AT_ONCE, len(block)))
-            fold, (rows, arm) = self._fold(line + begin, len(part)), shown(self.features, part, disjoint=self.disjoint)
-            group = arm if self.disjoint else np.zeros_like(arm)
-            for name in np.unique(group).tolist():
-                for k, trackers in enumerate(self._trackers):
-                    own = np.flatnonzero((group == name) & (fold != k))
-                    if own.size:
-                        if name not in trackers:
-                            trackers[name] = self._prototype.fresh(0)
-                        trackers[name].grow(max(rows.shape[1], trackers[name].dim))  # with a vocabulary
-                        trackers[name].partial_fit(rows[own], part.reward[own] - self.mean)
+        fold, (rows, arm) = self._folds(line, len(block)), shown(self.features, block, disjoint=self.disjoint)
+        arm = arm if self.disjoint else np.zeros_like(arm)
+        for key in product(np.unique(arm).tolist(), range(self.folds)):
+            own = np.flatnonzero((arm == key[0]) & (fold != key[1]))
+            if own.size:
+                if key not in self._trackers:
+                    self._trackers[key] = self._prototype.fresh(0)
+                tracker = self._trackers[key]
+                tracker.grow(max(rows.shape[1], tracker.dim))  # with a vocabulary
+                tracker.partial_fit(rows[own], block.reward[own] - self.mean)
 
     def predict(self, block: Block, line: int) -> Floats:
         """The reward of every candidate, line after line, by a model that has not seen the line."""
-        found = []
-        most = max(1, ROWS_AT_ONCE // int(np.diff(block.pool_start).max()))
-        for begin in range(0, len(block), most):
-            part = block.part(begin, min(begin + most, len(block)))
-            lines, sizes = self._fold(line + begin, len(part)), np.diff(part.truth_start)
-            fold, own = np.repeat(lines, sizes), np.zeros(sizes.sum())
-            if self.disjoint:  # every candidate has the row of its visitor, and a model of its own
-                rows, row = self.features.users(part), np.repeat(np.arange(len(part)), sizes)
-                arm = part.pool_ids[part.candidates]
-            else:
-                rows, row, arm = self.features.rows(part), np.arange(len(fold)), np.zeros(len(fold), np.int64)
-            for name in np.unique(arm).tolist():
-                for k, trackers in enumerate(self._trackers):
-                    at = np.flatnonzero((arm == name) & (fold == k))
-                    if at.size and name in trackers:
-                        trackers[name].grow(max(rows.shape[1], trackers[name].dim))
-                        own[at] = trackers[name].predict(rows[row[at]])
-            found.append(own)
-        return np.concatenate(found) + (self.mean or 0.0)
+        sizes = np.diff(block.truth_start)
+        fold, found = np.repeat(self._folds(line, len(block)), sizes), np.zeros(sizes.sum())
+        if self.disjoint:  # every candidate has the row of its visitor, and a model of its own
+            rows, row = self.features.users(block), np.repeat(np.arange(len(block)), sizes)
+            arm = block.pool_ids[block.candidates]
+        else:
+            rows, row, arm = self.features.rows(block), np.arange(len(fold)), np.zeros(len(fold), np.int64)
+        for key in product(np.unique(arm).tolist(), range(self.folds)):
+            at = np.flatnonzero((arm == key[0]) & (fold == key[1]))
+            if at.size and key in self._trackers:
+                tracker = self._trackers[key]
+                tracker.grow(max(rows.shape[1], tracker.dim))
+                found[at] = tracker.predict(rows[row[at]])
+        return found + self.mean
 
 
 class _Asked:

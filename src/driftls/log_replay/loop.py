@@ -20,16 +20,15 @@ from driftls.log_replay.checkpoint import Checkpoint
 from driftls.log_replay.player import PolicyReplay
 from driftls.logs import SyntheticDay, blocks_of, read
 from driftls.logs.events import Block
-from driftls.logs.inspect import Logging, Showing
+from driftls.logs.inspect import Showing
 from driftls.logs.log import Log
-from driftls.policies import Policy
-from driftls.run import Run, described
+from driftls.run import Run
 
 __all__ = ["METRICS", "Replay", "replay"]
 
 METRICS = ("ctr", "regret", "tracking_error")
 ENGINES = ("auto", "compiled", "python")
-ROWS_AT_ONCE = 1 << 16  # arms that are built at a time, where they have to be built
+ARMS_AT_ONCE = 1 << 16  # that are built, where they have to be built
 FIRST_MARK = 1000
 NEVER = 1 << 40  # a line that does not come
 
@@ -56,12 +55,15 @@ class Replay:
                 raise SettingsError(f"{name} must be among {', '.join(known)}, got {value!r}.")
         if "regret" in self.metrics and first.truth is None:
             raise SettingsError("regret needs a log with the truth: a synthetic day, or Parquet with that column.")
-        self.delay, self.limit = as_whole(delay, "delay", 0), None if limit is None else as_whole(limit, "limit")
+        self.delay = as_whole(delay, "delay", 0)
         self.points = None if points is None else sorted(as_whole(point, "a point") for point in points)
         # What a checkpoint belongs to; not the engine, since all of them decide alike.
-        told = {"delay": self.delay, "limit": self.limit, "points": self.points, "seed": seed}
+        told = {"delay": self.delay, "limit": limit, "points": self.points, "seed": seed}
         self.settings: dict[str, Any] = {"metrics": self.metrics, **told}
-        self.players = [_player(name, one, features, engine, first) for name, one in policies.items()]
+        self.players = [
+            PolicyReplay(name, policy, features_for(name, policy, features, first), engine)
+            for name, policy in policies.items()
+        ]
         self.done, self.reading, self.showing = 0, 0.0, Showing()
 
     def next_mark(self) -> int:
@@ -76,11 +78,10 @@ class Replay:
     def pieces(self, block: Block, next_stop: Callable[[int], int]) -> Iterator[Block]:
         """The lines of a block, in pieces that end where something has to be noted."""
         built = not all(isinstance(player.features, UserOnly | UserArmCrosses) for player in self.players)
-        most = max(1, ROWS_AT_ONCE // int(np.diff(block.pool_start).max())) if built else len(block)
+        most = max(1, ARMS_AT_ONCE // int(np.diff(block.pool_start).max(initial=1))) if built else len(block)
         at = 0
-        while at < len(block) and self.done != self.limit:
-            end = min(self.next_mark(), self.limit or NEVER, next_stop(self.done))
-            room = min(len(block) - at, most, end - self.done)
+        while at < len(block):
+            room = min(len(block) - at, most, min(self.next_mark(), next_stop(self.done)) - self.done)
             yield block.part(at, at + room)
             at += room
 
@@ -110,27 +111,21 @@ class Replay:
                 player.learn_due(self.done + self.delay, self.delay)
         self._trace()
         logging = self.showing.logging()
-        return {player.name: self._run(player, problem, logging, partial) for player in self.players}
-
-    def _run(self, player: PolicyReplay, problem: str, logging: Logging, partial: bool) -> Run:
-        return Run(
-            policy=player.name,
-            problem=problem,
-            seed=self.settings["seed"],
-            rounds=player.matches.lines,
-            points=player.points,
-            traces=player.traces,
-            seconds={**player.seconds, "read": self.reading},
-            settings={
-                "policy": described(player.policy),
-                "features": described(player.features),
-                "engine": player.engine,
-                "engine_reason": player.reason,
-                **player.matches.told(logging, learns=player.learns),
-                "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            },
-            partial=partial,
-        )
+        megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return {
+            player.name: Run(
+                policy=player.name,
+                problem=problem,
+                seed=self.settings["seed"],
+                rounds=player.matches.lines,
+                points=player.points,
+                traces=player.traces,
+                seconds={**player.seconds, "read": self.reading},
+                settings={**player.told(logging), "peak_megabytes": megabytes},
+                partial=partial,
+            )
+            for player in self.players
+        }
 
 
 def replay(
@@ -190,13 +185,13 @@ def replay(
     >>> run.rounds, 20 < run.settings["evaluations"] < 120, run.settings["leading"]
     (2000, True, 'replay')
     """
-    every = as_whole(every, "every")
+    every, limit = as_whole(every, "every"), None if limit is None else as_whole(limit, "limit")
     policies = dict(policy) if isinstance(policy, Mapping) else {type(policy).__name__: policy}
     if not policies:
         raise SettingsError("no policy to replay.")
     log = log if isinstance(log, Log | SyntheticDay) else read(log)
     metrics = tuple(metrics)
-    blocks = blocks_of(log, truth="regret" in metrics)
+    blocks = blocks_of(log, truth="regret" in metrics, limit=limit)
     first = next(blocks, None)
     if first is None:
         raise InputError("the log has no line to replay.")
@@ -206,7 +201,7 @@ def replay(
     step, stop = (under_way.step, lambda done: NEVER) if kept is None else (kept.step, kept.next_stop)
     blocks, partial = chain([first], blocks), False
     try:
-        while under_way.done != under_way.limit:
+        while True:
             before = time.perf_counter()
             block = next(blocks, None)
             under_way.reading += time.perf_counter() - before
@@ -224,14 +219,6 @@ def replay(
     if kept is not None and not partial:
         kept.path.unlink(missing_ok=True)
     return runs if isinstance(policy, Mapping) else next(iter(runs.values()))
-
-
-def _player(name: str, policy: Any, features: FeatureMap | None, engine: str, first: Block) -> PolicyReplay:
-    features = features_for(name, policy, features, first)
-    reason = "" if isinstance(policy, Policy) else f"a {type(policy).__name__} has no compiled loop"
-    if reason and engine == "compiled":
-        raise SettingsError(f'{name}: {reason}. Pass engine="python".')
-    return PolicyReplay(name, policy, features, "python" if reason or engine == "python" else "compiled", reason)
 
 
 def _called(log: Any) -> str:

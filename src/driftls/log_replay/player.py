@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.errors import DriftlsError
+from driftls.errors import DriftlsError, SettingsError
 from driftls.estimates import Estimate, Weighted, advise, mean_reward
 from driftls.features import FeatureMap
 from driftls.log_replay.arms import asked, ids_of, runs_of
@@ -19,6 +19,7 @@ from driftls.logs.events import Block
 from driftls.logs.inspect import Logging
 from driftls.persistence import group
 from driftls.policies import Policy
+from driftls.run import described
 
 __all__ = ["Matches", "PolicyReplay"]
 
@@ -70,7 +71,7 @@ class Matches:
         """Of all lines, against the best arm of each; NaN where the truth is not known."""
         return self.best - self.value if self.truths == self.lines else float("nan")
 
-    def told(self, logging: Logging, *, learns: bool) -> dict[str, Any]:
+    def told(self, logging: Logging) -> dict[str, Any]:
         """Estimates, which of them leads for such a log and why, and how far the log supports them."""
         rewards = np.concatenate([np.zeros(0), *self.rewards])
         found: dict[str, Estimate] = {"replay": mean_reward(rewards)}
@@ -82,7 +83,6 @@ class Matches:
             found |= {"ips": lines.ips, "snips": lines.snips}
         advice = advise(logging, fixed=False)
         return {
-            "estimated": LEARNING if learns else FIXED,
             "estimates": {name: asdict(estimate) for name, estimate in found.items()},
             **{"leading": advice.name, "why": advice.why, "warnings": list(advice.warnings)},
             "effective": float(self.evaluations) if lines is None else lines.effective,
@@ -101,8 +101,7 @@ class PolicyReplay:
     name: str
     policy: Any
     features: FeatureMap
-    engine: str
-    reason: str
+    engine: str  # "python", or the compiled loop if the policy has one
     matches: Matches = field(default_factory=Matches)
     seconds: dict[str, float] = field(default_factory=dict)
     points: list[int] = field(default_factory=list)
@@ -111,8 +110,12 @@ class PolicyReplay:
     warm: bool = False  # whether all is compiled
 
     def __post_init__(self) -> None:
-        parts = ("choose",) if self.engine == "python" else ("play",)
-        self.seconds = dict.fromkeys((*parts, "learn", "shadow"), 0.0)
+        kind = type(self.policy).__name__
+        self.reason = "" if isinstance(self.policy, Policy) else f"a {kind} has no compiled loop"
+        if self.reason and self.engine == "compiled":
+            raise SettingsError(f'{self.name}: {self.reason}. Pass engine="python".')
+        self.engine = "python" if self.reason or self.engine == "python" else "compiled"
+        self.seconds = dict.fromkeys(("choose" if self.engine == "python" else "play", "learn", "shadow"), 0.0)
         self.disjoint = bool(getattr(self.policy, "disjoint", False))
         self.learns = not getattr(self.policy, "frozen", False)
 
@@ -125,7 +128,7 @@ class PolicyReplay:
     def _warm_up(self, block: Block) -> None:
         """A copy plays a line, and learns of it, so that no compilation falls into a time that is told."""
         self.warm = True
-        if not isinstance(self.policy, Policy):
+        if self.reason:
             return
         try:
             twin = replace(self, policy=copy.deepcopy(self.policy), features=copy.deepcopy(self.features), waiting=[])
@@ -214,6 +217,12 @@ class PolicyReplay:
         self.matches = Matches(**kept["matches"])
 
     # -- what is told --------------------------------------------------------------------------------------------
+
+    def told(self, logging: Logging) -> dict[str, Any]:
+        """What it was, and what came out for a log that showed so."""
+        told = {"policy": described(self.policy), "features": described(self.features)}
+        told |= {"engine": self.engine, "engine_reason": self.reason, "estimated": LEARNING if self.learns else FIXED}
+        return told | self.matches.told(logging)
 
     def trace(self, metrics: Sequence[str]) -> None:
         """Note where things stand."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
+
+import numpy as np
 
 from driftls.errors import InputError, LogFormatError, MissingFileError, SettingsError
 from driftls.logs.events import Block, Event
@@ -83,12 +86,15 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     return reader(paths, on_error=on_error, block=block)
 
 
-def blocks_of(log: Log | SyntheticDay, *, truth: bool = False, limit: int | None = None) -> Iterator[Block]:
-    """The blocks of a log, up to so many lines; of a synthetic day with the truth, if it is asked for."""
-    left = limit
+def blocks_of(
+    log: Log | SyntheticDay, *, truth: bool = False, limit: int | None = None, arms: int | None = None
+) -> Iterator[Block]:
+    """The blocks of a log, up to so many lines and of so many arms at a time; of a synthetic day with the truth."""
+    left = sys.maxsize if limit is None else limit
     for block in log.blocks(truth=truth) if isinstance(log, SyntheticDay) else log.blocks():
-        if left is not None and len(block) >= left:
-            yield block.part(0, left)
+        most = len(block) if arms is None else arms // int(np.diff(block.pool_start).max(initial=1))
+        for part in block.parts(max(1, most), left):
+            yield part
+            left -= len(part)
+        if left == 0:
             return
-        yield block
-        left = None if left is None else left - len(block)

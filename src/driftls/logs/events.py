@@ -142,6 +142,11 @@ class Block:
         )
         return part
 
+    def parts(self, size: int, limit: int) -> Iterator[Block]:
+        """At most so many lines, in parts of at most so many."""
+        last = min(len(self), limit)
+        return (self.part(first, min(first + size, last)) for first in range(0, last, size))
+
     def alone(self) -> Block:
         """The same lines, each with what it shows as its only candidate; without the truth."""
         places, pool = np.unique(self.pool_start[self.pool] + self.shown, return_inverse=True)
