@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,14 +26,16 @@ class Evaluation:
     and `recent_baseline` the same over the rows since the point before, which shows drift.
     """
 
-    rows: int
     points: list[int]
     mse: list[float]
     baseline: list[float]
     recent: list[float]
     recent_baseline: list[float]
-    mae: float
-    seconds: dict[str, float]
+
+    @property
+    def rows(self) -> int:
+        """How many there were."""
+        return self.points[-1]
 
     @property
     def rmse(self) -> float:
@@ -44,16 +45,14 @@ class Evaluation:
     @property
     def r2(self) -> float:
         """1 - error / error of the running mean: 1 is perfect, 0 no better than the mean."""
-        return 1.0 - self.mse[-1] / self.baseline[-1] if self.baseline[-1] > 0.0 else float("nan")
+        return _r2(self.mse[-1], self.baseline[-1])
 
     def table(self) -> str:
         """Rows, errors over all of them and over the last, each beside that of the running mean."""
         lines = [f"{'rows':>12}{'MSE':>13}{'of the mean':>13}{'recent MSE':>13}{'of the mean':>13}{'R2':>8}"]
-        for n, mse, base, recent, recent_base in zip(
-            self.points, self.mse, self.baseline, self.recent, self.recent_baseline
-        ):
-            r2 = 1.0 - mse / base if base > 0.0 else float("nan")
-            lines.append(f"{n:>12,}{mse:>13.5g}{base:>13.5g}{recent:>13.5g}{recent_base:>13.5g}{r2:>8.3f}")
+        for n, *errors in zip(self.points, self.mse, self.baseline, self.recent, self.recent_baseline):
+            cells = "".join(f"{error:>13.5g}" for error in errors)
+            lines.append(f"{n:>12,}{cells}{_r2(*errors[:2]):>8.3f}")
         return "\n".join(lines)
 
     __str__ = table
@@ -104,33 +103,29 @@ def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1, points: Ite
     """
     block = as_whole(block, "the rows of a block")
     marks = None if points is None else sorted(as_whole(point, "a point") for point in points)
-    seconds = {"predict": 0.0, "learn": 0.0}
-    rows = total = absolute = 0.0  # so far: rows, the sum of their targets, and of absolute errors
+    rows, total = 0, 0.0  # so far, and the sum of their targets
     sums, noted = np.zeros(2), [(0, 0.0, 0.0)]  # squared errors of the tracker and of the mean; those at each point
     for X_block, targets in _blocks(X, y, block):
-        before = time.perf_counter()
         predicted = _predicted(tracker, X_block, first=not rows)
-        between = time.perf_counter()
         tracker.partial_fit(X_block, targets)
-        seconds["learn"] += time.perf_counter() - between
-        seconds["predict"] += between - before
         # Row by row, so that points and the baseline do not depend on the block.
         count = rows + np.arange(len(targets))
         mean = (total + np.cumsum(targets) - targets) / np.maximum(count, 1.0)
         squares = sums + np.cumsum(np.stack([targets - predicted, targets - mean], axis=1) ** 2, axis=0)
         while (mark := _next(noted[-1][0], marks)) <= rows + len(targets):
-            noted.append((mark, *squares[int(mark - rows) - 1]))
+            noted.append((mark, *squares[mark - rows - 1]))
         rows, total, sums = rows + len(targets), total + float(targets.sum()), squares[-1]
-        absolute += float(np.abs(targets - predicted).sum())
     if not rows:
         raise InputError("there is no row to evaluate on.")
     if noted[-1][0] < rows:
-        noted.append((int(rows), *sums))
+        noted.append((rows, *sums))
     table = np.array(noted)
     all_rows, since = table[1:, 1:] / table[1:, :1], np.diff(table[:, 1:], axis=0) / np.diff(table[:, :1], axis=0)
-    errors = dict(zip(("mse", "baseline", "recent", "recent_baseline"), np.hstack([all_rows, since]).T.tolist()))
-    points = [point for point, *_ in noted[1:]]
-    return Evaluation(rows=int(rows), points=points, mae=absolute / rows, seconds=seconds, **errors)
+    return Evaluation([point for point, *_ in noted[1:]], *np.hstack([all_rows, since]).T.tolist())
+
+
+def _r2(error: float, baseline: float) -> float:
+    return 1.0 - error / baseline if baseline > 0.0 else float("nan")
 
 
 def _next(rows: int, points: list[int] | None) -> int:
