@@ -96,20 +96,20 @@ class Block:
 
     def __post_init__(self) -> None:
         # A compiled loop trusts these columns: whatever could lead it out of an array is refused here.
-        n, ids, nnz, p = len(self.time), len(self.pool_ids), len(self.user_index), self.propensity
+        n, ids, nnz = len(self.time), len(self.pool_ids), len(self.user_index)
         pools, sizes = len(self.pool_start) - 1, np.diff(self.pool_start)
-        _refuse(len(self.pool) != n or len(self.shown) != n or len(self.reward) != n, "columns of equal length")
         _refuse(not _is_start(self.pool_start, pools, ids), "pool_start to go from 0 up to len(pool_ids)")
         _refuse(not _is_start(self.user_start, n, nnz), "user_start to go from 0 up to len(user_index)")
-        _refuse(len(self.user_value) != nnz, "one user_value for each user_index")
+        lengths = dict.fromkeys(("pool", "shown", "reward", "propensity", "visitor"), n)
+        for name, length in {**lengths, "user_value": nnz, "arm_features": ids}.items():
+            column = getattr(self, name)
+            _refuse(column is not None and len(column) != length, f"{length} entries of {name}")
         _refuse(np.any((self.pool < 0) | (self.pool >= pools)), "pool to name rows of the table of pools")
         _refuse(np.any((self.shown < 0) | (self.shown >= sizes[self.pool])), "shown to be positions in the pool")
         _refuse(nnz > 0 and self.user_index.min() < 0, "user indices of at least 0")
-        _refuse(p is not None and len(p) != n, "a propensity for each line")
-        _refuse(p is not None and not ((p > 0.0) & (p <= 1.0)).all(), "propensities above 0, at most 1")
-        _refuse(self.arm_features is not None and len(self.arm_features) != ids, "arm_features for each of pool_ids")
         _refuse(self.truth is not None and len(self.truth) != sizes[self.pool].sum(), "a truth for each candidate")
-        _refuse(self.visitor is not None and len(self.visitor) != n, "a visitor for each line")
+        if self.propensity is not None:
+            _refuse(not ((self.propensity > 0.0) & (self.propensity <= 1.0)).all(), "propensities above 0, at most 1")
 
     def __len__(self) -> int:
         return len(self.time)
@@ -136,8 +136,8 @@ class Block:
             user_start=self.user_start[first : last + 1] - self.user_start[first],
             user_index=self.user_index[users],
             user_value=self.user_value[users],
-            propensity=None if self.propensity is None else self.propensity[lines],
-            visitor=None if self.visitor is None else self.visitor[lines],
+            propensity=_cut(self.propensity, lines),
+            visitor=_cut(self.visitor, lines),
             truth=None if self.truth is None else self.truth[slice(*self.truth_start[[first, last]])],
         )
         return part
@@ -156,29 +156,25 @@ class Block:
             shown=np.zeros_like(self.shown),
             pool_start=np.arange(len(places) + 1),
             pool_ids=self.pool_ids[places],
-            arm_features=None if self.arm_features is None else self.arm_features[places],
+            arm_features=_cut(self.arm_features, places),
             truth=None,
         )
 
     def __getitem__(self, i: int) -> Event:
         if not -len(self) <= i < len(self):
             raise IndexError(f"line {i} of a block of {len(self)} lines")
-        return self._event(range(len(self))[i], None if self.truth is None else self.truth_start)
+        line = range(len(self))[i]
+        return next(iter(self.part(line, line + 1)))
 
     def __iter__(self) -> Iterator[Event]:
-        truth_start = None if self.truth is None else self.truth_start
-        return (self._event(i, truth_start) for i in range(len(self)))
-
-    def _event(self, i: int, truth_start: Ints | None) -> Event:
-        arms = slice(*self.pool_start[self.pool[i] : self.pool[i] + 2])
-        user = slice(*self.user_start[i : i + 2])
-        told = int(self.time[i]), self.pool_ids[arms], int(self.shown[i]), float(self.reward[i])
-        propensity = None if self.propensity is None else float(self.propensity[i])
-        features = None if self.arm_features is None else self.arm_features[arms]
-        truth = None if self.truth is None or truth_start is None else self.truth[slice(*truth_start[i : i + 2])]
-        visitor = None if self.visitor is None else self.visitor[i]
-        own = {"arm_features": features, "truth": truth, "visitor": visitor, "items": self.items}
-        return Event(*told, self.user_index[user], self.user_value[user], propensity, **own)
+        start = self.truth_start
+        for i in range(len(self)):
+            arms = slice(*self.pool_start[self.pool[i] : self.pool[i] + 2])
+            user = slice(*self.user_start[i : i + 2])
+            told = int(self.time[i]), self.pool_ids[arms], int(self.shown[i]), float(self.reward[i])
+            propensity = None if self.propensity is None else float(self.propensity[i])
+            own = _cut(self.arm_features, arms), _cut(self.truth, slice(*start[i : i + 2])), _cut(self.visitor, i)
+            yield Event(*told, self.user_index[user], self.user_value[user], propensity, *own, self.items)
 
     def __eq__(self, other: object) -> bool:
         return _same(self, other) if isinstance(other, Block) else NotImplemented
@@ -195,8 +191,8 @@ class Block:
         kept: list[int] = []
         for p in np.flatnonzero(np.bincount(pool, minlength=len(numbers))).tolist():
             part = slice(pool_start[p], pool_start[p + 1])
-            own = b"" if features is None else features[part].tobytes()
-            numbers[p] = places.setdefault((pool_ids[part].tobytes(), own), len(kept))
+            key = pool_ids[part].tobytes(), b"" if features is None else features[part].tobytes()
+            numbers[p] = places.setdefault(key, len(kept))
             if numbers[p] == len(kept):
                 kept.append(p)
         sizes = np.diff(pool_start)[kept]
@@ -205,7 +201,7 @@ class Block:
             pool=numbers[pool],
             pool_start=as_starts(sizes),
             pool_ids=pool_ids[entries],
-            arm_features=None if features is None else features[entries],
+            arm_features=_cut(features, entries),
             **columns,
         )
 
@@ -214,8 +210,7 @@ class Block:
         """A block of lines that each have candidates of their own: ids and features, line after line."""
         new = new_pools(sizes, ids, features)
         own = np.repeat(new, sizes)
-        kept = None if features is None else features[own]
-        return cls.packed(np.cumsum(new) - 1, as_starts(sizes[new]), ids[own], kept, **columns)
+        return cls.packed(np.cumsum(new) - 1, as_starts(sizes[new]), ids[own], _cut(features, own), **columns)
 
     @classmethod
     def from_columns(cls, parts: dict[str, Part], **others: Any) -> Block:
@@ -287,6 +282,10 @@ class Numbers:
 def _refuse(wrong: Any, expected: str) -> None:
     if wrong:
         raise InputError(f"a block needs {expected}.")
+
+
+def _cut(column: Any, at: Any) -> Any:
+    return None if column is None else column[at]
 
 
 def _is_start(starts: Ints, rows: int, entries: int) -> bool:
