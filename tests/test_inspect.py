@@ -38,7 +38,6 @@ def test_every_figure_is_what_a_count_of_the_events_gives(tmp_path: Path) -> Non
     assert summary.pool_harmonic_mean == pytest.approx(stats.hmean(sizes), rel=1e-12)
     assert summary.user_dim == 1 + max(int(event.user_index[-1]) for event in events)
     assert summary.user_nonzeros == sum(len(event.user_index) for event in events) / 3000
-    assert summary.constant_only == sum(event.user_index.tolist() == [0] for event in events) / 3000
     assert (summary.propensity, summary.truth, summary.arm_features) == (False, False, 0)
 
 
@@ -52,7 +51,7 @@ def test_the_chi_square_is_the_textbook_one_for_a_single_pool() -> None:
     for test in (summary.logging.uniform_positions, summary.logging.uniform_arms):
         assert test.degrees == pytest.approx(3, rel=1e-12)
         assert (test.statistic, test.p) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-9)
-    assert (summary.user_dim, summary.constant_only) == (0, 0.0)
+    assert summary.user_dim == 0
 
 
 def summaries(seeds: range, bias: float = 0.0) -> list[Summary]:

@@ -36,40 +36,15 @@ NEVER = 1 << 40  # a line that does not come
 class Replay:
     """A replay under way: policies over the lines of one log, piece by piece."""
 
-    def __init__(
-        self,
-        policies: Mapping[str, Any],
-        first: Block,
-        features: FeatureMap | None,
-        *,
-        metrics: Iterable[str],
-        engine: str,
-        delay: int,
-        limit: int | None,
-        points: Sequence[int] | None,
-        seed: int,
-    ) -> None:
-        self.metrics = list(dict.fromkeys(("ctr", *metrics)))
-        for name, value, known in (*(("metrics", m, METRICS) for m in self.metrics), ("engine", engine, ENGINES)):
-            if value not in known:
-                raise SettingsError(f"{name} must be among {', '.join(known)}, got {value!r}.")
-        if "regret" in self.metrics and first.truth is None:
-            raise SettingsError("regret needs a log with the truth: a synthetic day, or Parquet with that column.")
-        self.delay = as_whole(delay, "delay", 0)
-        self.points = None if points is None else sorted(as_whole(point, "a point") for point in points)
-        # What a checkpoint belongs to; not the engine, since all of them decide alike.
-        told = {"delay": self.delay, "limit": limit, "points": self.points, "seed": seed}
-        self.settings: dict[str, Any] = {"metrics": self.metrics, **told}
-        self.players = [
-            PolicyReplay(name, policy, features_for(name, policy, features, first), engine)
-            for name, policy in policies.items()
-        ]
+    def __init__(self, players: list[PolicyReplay], settings: dict[str, Any]) -> None:
+        self.players, self.settings = players, settings
         self.done, self.reading, self.showing = 0, 0.0, Showing()
 
     def next_mark(self) -> int:
         """The next number of lines at which traces are taken."""
-        if self.points is not None:
-            return next((point for point in self.points if point > self.done), NEVER)
+        points = self.settings["points"]
+        if points is not None:
+            return next((point for point in points if point > self.done), NEVER)
         mark = FIRST_MARK
         while mark <= self.done:
             mark = mark * 6 // 5
@@ -89,7 +64,7 @@ class Replay:
         """Replay the lines of a piece: every policy is asked about every line."""
         mark = self.next_mark()
         for player in self.players:
-            player.step(block, self.done, self.delay)
+            player.step(block, self.done, self.settings["delay"])
         self.skip(block)
         if self.done == mark:
             self._trace()
@@ -102,13 +77,13 @@ class Replay:
     def _trace(self) -> None:
         for player in self.players:
             if self.done and (not player.points or player.points[-1] != player.matches.lines):
-                player.trace(self.metrics)
+                player.trace(self.settings["metrics"])
 
     def runs(self, problem: str, *, partial: bool = False) -> dict[str, Run]:
         """What came out, by the policies' names; rewards that are still out are learned, unless it was interrupted."""
         for player in self.players:
             if not partial:
-                player.learn_due(self.done + self.delay, self.delay)
+                player.learn_due(self.done, 0)
         self._trace()
         logging = self.showing.logging()
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -185,18 +160,28 @@ def replay(
     >>> run.rounds, 20 < run.settings["evaluations"] < 120, run.settings["leading"]
     (2000, True, 'replay')
     """
-    every, limit = as_whole(every, "every"), None if limit is None else as_whole(limit, "limit")
+    metrics, every = list(dict.fromkeys(("ctr", *metrics))), as_whole(every, "every")
+    for name, value, known in (*(("metrics", m, METRICS) for m in metrics), ("engine", engine, ENGINES)):
+        if value not in known:
+            raise SettingsError(f"{name} must be among {', '.join(known)}, got {value!r}.")
+    delay, limit = as_whole(delay, "delay", 0), None if limit is None else as_whole(limit, "limit")
+    points = None if points is None else sorted(as_whole(point, "a point") for point in points)
+    # What a checkpoint belongs to; not the engine, since all of them decide alike.
+    settings = {"metrics": metrics, "delay": delay, "limit": limit, "points": points, "seed": seed}
     policies = dict(policy) if isinstance(policy, Mapping) else {type(policy).__name__: policy}
     if not policies:
         raise SettingsError("no policy to replay.")
     log = log if isinstance(log, Log | SyntheticDay) else read(log)
-    metrics = tuple(metrics)
     blocks = blocks_of(log, truth="regret" in metrics, limit=limit)
     first = next(blocks, None)
     if first is None:
         raise InputError("the log has no line to replay.")
-    asked: dict[str, Any] = {"metrics": metrics, "engine": engine, "delay": delay, "limit": limit}
-    under_way = Replay(policies, first, features, points=points, seed=seed, **asked)
+    if "regret" in metrics and first.truth is None:
+        raise SettingsError("regret needs a log with the truth: a synthetic day, or Parquet with that column.")
+    players = [
+        PolicyReplay(name, one, features_for(name, one, features, first), engine) for name, one in policies.items()
+    ]
+    under_way = Replay(players, settings)
     kept = None if checkpoint is None else Checkpoint(Path(checkpoint), under_way, every)
     step, stop = (under_way.step, lambda done: NEVER) if kept is None else (kept.step, kept.next_stop)
     blocks, partial = chain([first], blocks), False

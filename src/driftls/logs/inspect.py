@@ -151,7 +151,7 @@ def _padded(values: Floats, length: int) -> Floats:
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What `inspect` found. `clicks` is the sum of rewards; `constant_only` the share of users with index 0 alone."""
+    """What `inspect` found. `clicks` is the sum of rewards."""
 
     format: str
     lines: int
@@ -171,7 +171,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     pool_harmonic_mean: float
     user_dim: int
     user_nonzeros: float
-    constant_only: float
     arm_features: int
     propensity: bool
     truth: bool
@@ -199,11 +198,10 @@ def inspect(log: Log, *, progress: Callable[[int], None] | None = None) -> Summa
     """
     if not isinstance(log, Log):
         raise InputError(f"expected a log, got {type(log).__name__}. Pass read(path), or read(events).")
-    showing, totals, ends, last = Showing(), np.zeros(5), [], None
+    showing, totals, ends, last = Showing(), np.zeros(4), [], None
     for block in log.blocks():
-        sizes, users = np.diff(block.pool_start)[block.pool], np.diff(block.user_start)
-        alone = block.user_index[block.user_start[:-1][users == 1]] == 0
-        totals += (block.reward.sum(), sizes.sum(), (1.0 / sizes).sum(), len(block.user_index), alone.sum())
+        sizes = np.diff(block.pool_start)[block.pool]
+        totals += (block.reward.sum(), sizes.sum(), (1.0 / sizes).sum(), len(block.user_index))
         ends.append([block.time.min(), sizes.min(), block.time.max(), sizes.max(), block.user_index.max(initial=-1)])
         showing.add(block)
         last = block
@@ -212,12 +210,12 @@ def inspect(log: Log, *, progress: Callable[[int], None] | None = None) -> Summa
     counts, n = log.counts, max(showing.lines, 1)
     table = np.array(ends or [[0, 0, 0, 0, -1]], np.int64)
     (first_time, pool_min), (last_time, pool_max, largest) = table[:, :2].min(0).tolist(), table[:, 2:].max(0).tolist()
-    clicks, candidates, inverse, nonzeros, constants = totals.tolist()
+    clicks, candidates, inverse, nonzeros = totals.tolist()
     told: dict[str, Any] = {**asdict(counts), "format": log.format, "broken": counts.skipped, "clicks": clicks}
     told |= {"ctr": clicks / n, "arms": len(showing.numbers.of), "first_time": first_time, "last_time": last_time}
     told |= {"pool_min": pool_min, "pool_mean": candidates / n, "pool_max": pool_max}
     told |= {"pool_harmonic_mean": n / inverse if inverse else 0.0, "user_dim": 1 + largest}
-    told |= {"user_nonzeros": nonzeros / n, "constant_only": constants / n, "logging": showing.logging()}
+    told |= {"user_nonzeros": nonzeros / n, "logging": showing.logging()}
     features, propensity, truth = (getattr(last, name, None) for name in ("arm_features", "propensity", "truth"))
     told |= {"propensity": propensity is not None, "truth": truth is not None}
     told["arm_features"] = 0 if features is None else features.shape[1]
