@@ -70,13 +70,13 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     if isinstance(first, Event):
         again = chain([first], entries) if entries is source else source
         return EventLog(again, block=block)  # type: ignore[arg-type]
-    given = [first, *entries]
-    for path in given:
-        if not isinstance(path, str | os.PathLike):
+    paths = []
+    for given in (first, *entries):
+        if not isinstance(given, str | os.PathLike):
             advice = "Of dicts: read_table(rows, shown=..., reward=...), see docs/logs.md."
-            raise InputError(f"read takes paths or events, got {type(path).__name__}. {advice}")
-    paths = [os.fspath(path) for path in given]  # type: ignore[arg-type]
-    for path in paths:
+            raise InputError(f"read takes paths or events, got {type(given).__name__}. {advice}")
+        path = os.fspath(given)
+        paths.append(path)
         if not os.path.exists(path):
             raise MissingFileError(f"{path}: expected a log, got no such file or folder. Check the path.")
         if os.path.isfile(path) and path.removesuffix(".gz").endswith((".csv", ".json", ".jsonl", ".ndjson")):
