@@ -126,7 +126,6 @@ def test_rewards_that_are_no_clicks_have_an_interval_within_their_range() -> Non
     assert 0.0 < estimate.low < 0.6 < estimate.high < 1.0
     assert mean_reward(np.array([0.0, 1.0, 1.0])) == wilson(2, 3)
     assert mean_reward(rewards * 10.0).high <= 9.0
-    assert mean_reward(rewards, bounds=(0.0, 0.9)).high < estimate.high
     assert np.isnan(mean_reward(np.zeros(0)).value)
     assert reward_bounds(np.array([-2.0, 0.5])) == (-2.0, 1.0)
 

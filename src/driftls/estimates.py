@@ -62,11 +62,11 @@ def wilson(hits: float, count: float) -> Estimate:
     return Estimate(rate, low, high)
 
 
-def mean_reward(rewards: Floats, *, bounds: Bounds | None = None) -> Estimate:
-    """The mean of rewards between `bounds`: Wilson's interval for clicks, the likelihood one for other rewards."""
+def mean_reward(rewards: Floats) -> Estimate:
+    """The mean of rewards: Wilson's interval for clicks, the likelihood one for others."""
     if np.isin(rewards, (0.0, 1.0)).all():
         return wilson(float(rewards.sum()), rewards.size)
-    bounds = reward_bounds(rewards) if bounds is None else bounds
+    bounds = reward_bounds(rewards)
     return _ratio(rewards, None, bounds, bounds)
 
 
@@ -332,6 +332,8 @@ def likelihood_interval(top: Floats, bottom: Floats, support: Callable[[float], 
 
 def _likelihood(x: Floats, count: Floats, support: Bounds) -> float:
     """max over t of sum log(1 + t x), where 1 + t x is at least 0 on the whole support."""
+    from scipy.optimize import brentq
+
     mean = float(count @ x)
     if mean == 0.0:
         return 0.0
@@ -339,22 +341,14 @@ def _likelihood(x: Floats, count: Floats, support: Bounds) -> float:
         x, support, mean = -x, (-support[1], -support[0]), -mean
     if support[0] >= 0.0:
         return IMPOSSIBLE  # no distribution on the support has mean 0
-    begin, end = 0.0, -1.0 / support[0]
+    end = -1.0 / support[0]
     factor = 1.0 + end * x
+    inside = bool(factor.min() > 0.0)
     # If it still rises there, the end of the support, which may never have come, gets what probability is missing.
-    if factor.min() > 0.0 and count @ (x / factor) >= 0.0:
+    if inside and count @ (x / factor) >= 0.0:
         return float(count @ np.log(factor))
-    t = min(mean / float(count @ x**2), 0.5 * end)
-    for _ in range(100):  # Newton's method; a step that would leave the bracket halves it
-        share = x / (1.0 + t * x)
-        slope = float(count @ share)
-        begin, end = (t, end) if slope > 0.0 else (begin, t)
-        new = t + slope / float(count @ share**2)
-        if not begin < new < end:
-            new = 0.5 * (begin + end)
-        if abs(new - t) <= 1e-13 * new:
-            break
-        t = new
+    last = end if inside else end * (1.0 - 1e-12)
+    t = brentq(lambda t: float(count @ (x / (1.0 + t * x))), 0.0, last, xtol=1e-13 * end)
     return float(count @ np.log1p(t * x))
 
 
