@@ -127,6 +127,12 @@ BENCHMARKS = {
             "DisjointLinUCB", "LinUCB over crosses", "Vowpal Wabbit", "river",
         ),
     ),
+    "far": Benchmark(
+        "share of right arms from dicts whose numbers lie so many spreads from 0",
+        "features:far",
+        ("right, %", "0", "1", "3", "10", "100", "10,000"),
+        (*CORE, "features"),
+    ),
     "streams": Benchmark(
         "real tables as regression streams: RMSE over that of exact ridge tuned on other seeds",
         "tables:streams",

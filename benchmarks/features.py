@@ -1,12 +1,13 @@
 """From dicts and tables to arms, and single rows from Python, beside river, scikit-learn's FeatureHasher and VW's parsing.
 
-    python -m benchmarks inputs|features [--quick]
+    python -m benchmarks inputs|features|far [--quick]
 
 `inputs`: sparse rows of 15 non-zeros, one call after the other: predict and update; a round (choose, learn) with 20 arms;
 one model an arm over 40 ids; 40 crossed arms. river's SGD takes dicts and asks each arm by itself; exact by hand is
 Sherman-Morrison in NumPy. `features`: a million rows (100,000 with --quick) of 10 categorical columns, with 2 to 100,000
 categories, and one user of 5 columns with 10 items of 3, with all crosses. Processor time, the least of several
-repetitions, in turn. Peers that are not installed are left out.
+repetitions, in turn. Peers that are not installed are left out. `far`: 1,500 users of six numbers, moved by some of their
+spreads, and two categories; the best of five arms has reward 1. With gaps, 3% of the numbers are missing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import Options, Table
+from benchmarks.measure import Options, Table, mean, tell
 from driftls import SAGA, DisjointLinUCB, LinUCB
 from driftls.features import CrossedArms, Features, Rows
 
@@ -250,3 +251,37 @@ def decision(repetitions: int) -> list[list[Any]]:
     ours = seconds["driftls, hashed with crosses"]
     what = "one user of 5 columns, 10 items of 3"
     return [[f"{what}: {name}", 1e6 * one, None, one / ours] for name, one in seconds.items()]
+
+
+# -- numbers far from 0 ----------------------------------------------------------------------------------------------
+
+FAR = (0.0, 1.0, 3.0, 10.0, 100.0, 1e4)
+
+
+def far(options: Options) -> Table:
+    """The share of right arms in percent, by how far the numbers of dicts lie from 0."""
+    rows, seeds, count = [], range(options.count(10, 2)), 300 if options.quick else 1500
+    for name, crosses, gaps in (("one model an arm", False, 0.0), ("with gaps", False, 0.03), ("crosses", True, 0.0)):
+        cells = []
+        for distance in FAR:
+            tell(f"{name}: {distance:g} from 0")
+            cells.append(mean([100.0 * _right(seed, distance, gaps, count, crosses) for seed in seeds]))
+        rows.append([name, *cells])
+    return Table(rows, f"{len(seeds)} seeds, {count:,} rounds. Crosses are of all columns with the arm.")
+
+
+def _right(seed: int, distance: float, gaps: float, count: int, crosses: bool) -> float:
+    rng, names = np.random.default_rng([seed, 5]), [f"a{k}" for k in range(5)]
+    Z, sizes, words = rng.normal(size=(count, 6)), 10.0 ** rng.uniform(-2.0, 2.0, 6), rng.integers(0, 4, (count, 2))
+    wants, tastes = rng.normal(size=(5, 6)), 0.7 * rng.normal(size=(5, 2, 4))
+    scores = Z @ wants.T + tastes[:, 0, words[:, 0]].T + tastes[:, 1, words[:, 1]].T + 0.5 * rng.normal(size=(count, 5))
+    X, there, right = (Z + distance) * sizes, rng.random((count, 6)) >= gaps, 0
+    policy: Any = (LinUCB if crosses else DisjointLinUCB)(features=Features(cross="all" if crosses else ()), seed=seed)
+    given = {"items": [{"id": name} for name in names]} if crosses else {"ids": names}
+    for n, best in enumerate(scores.argmax(axis=1)):
+        user = {"city": f"c{words[n, 0]}", "plan": f"p{words[n, 1]}"}
+        user |= {f"n{j}": float(X[n, j]) for j in range(6) if there[n, j]}
+        arm = policy.choose(user, **given)
+        policy.learn(user, float(arm == best), arm=arm, **given)
+        right += arm == best
+    return right / count

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive
-from driftls.features import CrossedArms
+from driftls.features import CrossedArms, Features
+from driftls.history import Window
 from driftls.policies import DisjointLinUCB, LinTS, LinUCB
 from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, AutoDiscount, Diagonal
+from driftls.widths import CentredWidth, DiagonalWidth
 
 DIM, ROWS = 5, 120
 TRACKERS = {
@@ -183,8 +185,118 @@ def test_units_are_the_spread_of_dense_features_and_the_size_of_sparse_ones():
     square = (X**2).sum(0) / (X != 0).sum(0)
     spread = square - X.mean(0) ** 2 * (1.0 - 0.5**n)
     np.testing.assert_allclose(dense.units.arrays["unit"], 1 / np.sqrt(spread), rtol=0.03)  # small changes wait
-    np.testing.assert_allclose(sparse.units.arrays["unit"], 1 / np.sqrt(square), rtol=0.03)
-    assert not sparse.units.arrays["means"].any()
+    rare = np.arange(DIM) == 4  # which few rows have
+    np.testing.assert_allclose(sparse.units.arrays["unit"], 1 / np.sqrt(np.where(rare, square, spread)), rtol=0.03)
+    np.testing.assert_array_equal(sparse.units.arrays["means"], np.where(rare, 0.0, dense.units.arrays["means"]))
+
+
+def with_gaps(seed=8, far=0.0, lacking=0.05):
+    """Rows of three numbers, the first of which some rows lack (from the fortieth on), and a category of two; and rewards."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.normal(size=(ROWS, 3)) + far, np.eye(2)[rng.integers(0, 2, ROWS)]])
+    y = X @ [1.0, -2.0, 0.5, 1.0, -1.0] + 0.1 * rng.normal(size=ROWS)
+    X[40:, 0] *= rng.random(ROWS - 40) >= lacking
+    return X, y
+
+
+@pytest.mark.parametrize("name", ["RLS", "CD", "SAGA", "SVRG", "GD"])
+def test_sparse_rows_that_lack_nothing_are_learned_as_dense_ones(name):
+    X, y = with_gaps(far=50.0, lacking=0.0)
+    rows = np.column_stack([X[:, :3], X[:, :2] ** 2])
+    dense, sparse = (TRACKERS[name]().partial_fit(layout(rows), y) for layout in LAYOUTS.values())
+    np.testing.assert_allclose(sparse.predict(sp.csr_array(rows)), dense.predict(rows), rtol=1e-7)
+
+
+def test_only_what_nearly_all_rows_have_is_centred_and_a_row_without_it_counts_as_its_mean():
+    for far, lacking, centred in [(0.0, 0.0, 3), (0.0, 0.05, 2), (50.0, 0.05, 3), (50.0, 0.5, 2)]:
+        X, y = with_gaps(far=far, lacking=lacking)
+        tracker = RLS(DIM).partial_fit(sp.csr_array(X), y)
+        means = tracker.units.arrays["means"]
+        np.testing.assert_array_equal(np.flatnonzero(means), np.arange(3)[3 - centred :])
+        if far and lacking == 0.05:
+            row, average = X[0].copy(), X[0].copy()
+            row[0], average[0] = 0.0, means[0]
+            assert tracker.predict(sp.csr_array([row])) == pytest.approx(tracker.predict(sp.csr_array([average])))
+
+
+def test_a_feature_is_not_centred_and_uncentred_in_turn():
+    """5 or 25% of the rows lack it, in turn: from the first look that finds it common, it stays so down to 80%."""
+    X, y = with_gaps(far=50.0, lacking=0.0)
+    tracker, seen = RLS(DIM), []
+    for n in range(1200):
+        row = X[n % ROWS].copy()
+        row[0] *= n % (20 if n // 100 % 2 else 7) != 0
+        tracker.update(sp.csr_array([row]), y[n % ROWS])
+        seen.append(tracker.units.arrays["means"][0] != 0.0)
+    assert np.count_nonzero(np.diff(seen)) <= 1
+
+
+@pytest.mark.parametrize("capacity", [None, 30])
+@pytest.mark.parametrize("name", ["RLS", "CD"])
+def test_sums_are_those_of_rows_in_which_the_mean_of_their_time_fills_gaps(name, capacity):
+    """Over a window those of the rows as they are held, so that what leaves is what had come."""
+    X, y = with_gaps(far=50.0)
+    tracker = {"RLS": RLS, "CD": CD}[name](DIM, **({"history": Window(capacity)} if capacity else {}))
+    filled, filled_y = X.copy(), y
+    for n in range(ROWS):
+        tracker.update(sp.csr_array(X[n : n + 1]), y[n])
+        if X[n, 0] == 0.0:
+            filled[n, 0] = tracker.units.arrays["means"][0]
+    units = tracker.units
+    unit, mean, constant = units.arrays["unit"], units.arrays["means"], units.frame["constant"]
+    if capacity:
+        filled, filled_y = X[-capacity:].copy(), y[-capacity:]
+        filled[filled[:, 0] == 0.0, 0] = mean[0]
+    Z = np.column_stack([np.where(filled != 0.0, (filled - mean) * unit, 0.0), np.full(len(filled), constant)])
+    A, b = tracker.sums()
+    np.testing.assert_allclose(A, Z.T @ Z + (name == "RLS") * np.eye(DIM + 1), atol=1e-7)
+    np.testing.assert_allclose(b, Z.T @ (filled_y - units.frame["offset"]), atol=1e-7)
+
+
+@pytest.mark.parametrize("width", [DiagonalWidth, CentredWidth])
+def test_widths_follow_a_sparse_feature_that_is_centred(width):
+    X, y = with_gaps(far=50.0, lacking=0.0)
+    policy = LinUCB(tracker=SAGA(DIM, seed=0), width=width(), seed=0)
+    for n in range(0, ROWS, 2):
+        arms = sp.csr_array(X[n : n + 2])
+        k = policy.choose(arms)
+        policy.learn(arms, y[n + k], arm=k)
+    tracker, opened = policy._models[0]
+    squares = (tracker.history.matrix()[0].toarray() ** 2).sum(0)
+    np.testing.assert_allclose(
+        opened.arrays["squares"][:DIM], squares[:DIM], rtol=1e-9 if width is CentredWidth else 0.5
+    )
+
+
+NUMBERS = {
+    "of users": lambda: DisjointLinUCB(features=Features(), seed=0),
+    "of items": lambda: LinUCB(features=Features(), seed=0),
+}
+
+
+def reward_of(kind, far, lacking=0.0):
+    """The mean over 400 rounds with dicts, in which two numbers are moved by so many of their spreads."""
+    policy, rng, total, ids = NUMBERS[kind](), np.random.default_rng(0), 0.0, list("abc")
+    wants = rng.normal(size=(3, 2))
+    for n in range(400):
+        Z, kept = rng.normal(size=(3, 2)), rng.random((3, 2)) >= lacking
+        dicts = [{"size": "ml"[n % 2]} | {f"n{j}": far + z[j] for j in range(2) if k[j]} for z, k in zip(Z, kept)]
+        rewards = (Z * kept) @ wants[0] if kind == "of items" else wants @ (Z * kept)[0]
+        if kind == "of items":
+            arm = policy.choose(dicts)
+            policy.learn(dicts, rewards[arm], arm=arm)
+        else:
+            arm = policy.choose(dicts[0], ids=ids)
+            policy.learn(dicts[0], rewards[arm], arm=arm, ids=ids)
+        total += rewards[arm]
+    return total / 400
+
+
+@pytest.mark.parametrize("far", [3.0, 30.0, 1e4])
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_moving_the_numbers_of_dicts_changes_hardly_what_is_won(kind, far):
+    assert reward_of(kind, far) > 0.9 * reward_of(kind, 0.0)
+    assert reward_of(kind, far, 0.03) > 0.9 * reward_of(kind, 0.0, 0.03)
 
 
 def test_a_large_feature_does_not_keep_saga_from_learning():

@@ -1,16 +1,19 @@
 """Units of features: every model measures a feature in units of its own spread and has an intercept of its own.
 
-So rescaling a feature, or the rewards by a positive affine map, changes no decision, and there is nothing to set. Over
-the rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j are its sums of squares and of values:
+So rescaling a feature, or the rewards by a positive affine map, changes no decision, and there is nothing to set. Over the
+rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j are its sums of squares and of values:
 
     dense rows:  m_j = F_j/n,  v_j = S_j/N_j - m_j^2 (1 - 2^-n),  x' = (x - m)/sqrt(v)
-    sparse rows: m_j = 0,      v_j = S_j/N_j,                    x' = x/sqrt(v)
+    sparse rows: m_j = F_j/N_j if nearly all rows have it, else 0; v_j likewise; x' = (x - m)/sqrt(v) where a row has it
 
-A dense feature whose spread is below three millionths of its size counts as constant. m and v are frozen between two
-*looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a value beyond three times its
-feature's size makes the unit a quarter larger and n has grown by 5%; by a quarter for a feature seen less than ten times,
-since of many rare ones some have always grown, and a look reads all rows. Until a feature was seen ten times, nothing is
-foretold beyond the sizes it had: its unit may be a chance value near 0. Crosses have the units of the user's features.
+What a sparse row lacks stays 0. "Nearly all" is all, or 90% while 0 is three spreads from the mean, so that a row without
+the feature can hardly be one with a 0; a feature that is centred stays so down to 80% and two spreads. Crosses have no
+intercept of their own, and are not centred. A dense feature whose spread is below three millionths of its size counts as
+constant. m and v are frozen between two *looks*, which come when n has grown by a quarter (by six tenths from 100 rows on),
+or when a value beyond three times its feature's size makes the unit a quarter larger and n has grown by 5%; by a quarter
+for a feature seen less than ten times, since of many rare ones some have always grown, and a look reads all rows. Until a
+feature was seen ten times, nothing is foretold beyond the sizes it had: its unit may be a chance value near 0. Crosses have
+the units of the user's features.
 """
 
 from __future__ import annotations
@@ -30,24 +33,24 @@ Vector = NDArray[np.float64]
 GROWTH, LATER_GROWTH, LATER = 1.25, 1.6, 100.0  # of n until the next look, and from so many rows on
 SOONEST = 1.05  # of n until a feature that has become larger can ask for one; one that is rare waits longer
 ENOUGH = 0.05  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
-PER_LINE = 8  # numbers in a cache line: a feature's lie in one
+PER_LINE = 8  # numbers in a cache line: where rows are sparse, a feature's lie in one of its own
 UNLIMITED = 1e300  # no square that is learned is so large
 NUMBERS = ("n", "next_look", "soonest", "constant", "offset", "rewards", "reward_sum", "reward_squares")
 ARRAYS = ("count", "squares", "unit", "limit", "sums", "means")
-TOGETHER = 4  # the first of them: for sparse rows, those of a feature are adjacent, and the others never read
 POOL = ("pool_count", "pool_squares", "pool_sums", "pool_jumped")
 
 
 class Change(NamedTuple):
     """New units from old ones: x'_new = scale x'_old + shift, constant_new = constant_old ratio, y'_new = y'_old - offset.
 
-    `scale`, `shift` and `least` are those of the features that were seen; whatever was learned of the others is 0.
+    `scale`, `shift`, `least` and `grown` are those of the features that were seen; whatever was learned of the others is 0.
     """
 
     learned: Any  # these features, and the intercept behind them: their indices, or a slice
     scale: Vector
     shift: Vector
     least: Vector  # of scale, for coefficients
+    grown: Vector  # sums of squares by this factor, by what was seen
     factors: Vector  # scale by feature, and that of the constant; 0 where a feature was not seen
     before: float  # the constant's old and new value
     after: float
@@ -65,8 +68,16 @@ class Change(NamedTuple):
         X[:, :dim] += self.shift
         X[:, dim:] = self.after
 
+    def entries(self, values: Vector, indices: NDArray[Any]) -> None:
+        """The same for the entries of sparse rows; a feature that a row lacks stays at 0, and counts as its new mean."""
+        values *= self.factors[indices]
+        if self.shift.any():
+            shift = np.zeros(self.factors.size)
+            shift[self.features] = self.shift
+            values += shift[indices]
+
     def sums(self, A: Vector, b: Vector) -> tuple[Vector, Vector]:
-        """sum z z' and sum y z over such rows, in the new units."""
+        """sum z z' and sum y z over such rows, in the new units; a feature that a row lacked stays at what it counted as."""
         dim, scale = self.factors.size - 1, self.factors[:-1]
         if A.shape[0] == dim:  # no intercept: features are not centred
             return A * np.outer(scale, scale), b * scale
@@ -76,6 +87,11 @@ class Change(NamedTuple):
         last, b = A[:, dim].copy(), b - (self.offset / self.before) * A[:, dim]
         moved = np.outer(shift, scale * last + (0.5 * last[dim]) * shift)
         return A * np.outer(scale, scale) + (moved + moved.T), b * scale + shift * b[dim]
+
+    def squares(self, squares: Vector) -> None:
+        """Sums of z_j^2 by feature into the new units, in place, where nothing tells of which rows they are."""
+        squares[self.features] *= self.grown
+        squares[self.factors.size - 1 :] *= self.factors[-1] ** 2
 
     def theta(self, theta: Vector) -> Vector:
         """The `learned` coefficients that predict the same; of a feature that was seen a few times, as if its unit had become
@@ -95,17 +111,18 @@ class Units:
         self.dim, self.sparse, self.intercept, self.scale = dim, sparse, intercept, scale
         self.frame = Frame(UNITS)
         self._asked: Any = memoryview(self.frame.fields["asked"])
-        self.frame.set(dim=dim, next_look=1.0, constant=constant, intercept=intercept, centred=intercept and not sparse)
+        self.frame.set(dim=dim, next_look=1.0, constant=constant, intercept=intercept)
         self.frame["scales"] = scale
-        self.frame["every"] = TOGETHER if sparse else 1
+        self.frame["every"] = PER_LINE if sparse else 1
         self.repeat(0)
 
     def repeat(self, period: int) -> None:
         """Nothing was seen yet: feature j is measured as feature j % period, if that is not 0: a user's, in any block."""
         self.period = self.frame["period"] = period
+        self.frame["centred"] = self.intercept and not period
         sizes, listed = {"dim": period or self.dim}, self.sparse and self.scale and not period
         own: dict[str, Shape] = {"known": ("dim", np.int64)} if listed else {}
-        self.frame["known"], self._block = 0, np.empty((0, TOGETHER))
+        self.frame["known"], self._block = 0, np.empty((0, PER_LINE))
         self._kept = State(self.frame, dict.fromkeys(ARRAYS, ("dim",)), sizes, NUMBERS, make=self._zeros)
         self._own = State(self.frame, own if self.sparse else dict.fromkeys(POOL, ("dim",)), sizes)
         self._sorted, self._factors = 0, np.zeros(self.dim + 1)
@@ -117,15 +134,14 @@ class Units:
         return np.resize(values, self.dim) if self.period else values
 
     def _zeros(self, name: str, shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
-        """A new array; where rows are sparse, a column of those that are read together."""
-        column, lines = ARRAYS.index(name), shape[0]
-        if not self.sparse or column >= TOGETHER:
+        """A new array; where rows are sparse, a column of those of all features."""
+        if not self.sparse:
             return np.zeros(shape, kind)
-        if len(self._block) != lines:
-            numbers = np.zeros(lines * TOGETHER + PER_LINE)
+        if len(self._block) != shape[0]:
+            numbers = np.zeros((shape[0] + 1) * PER_LINE)
             skipped = -numbers.ctypes.data // 8 % PER_LINE
-            self._block = numbers[skipped : skipped + lines * TOGETHER].reshape(lines, TOGETHER)
-        return self._block[:, column]
+            self._block = numbers[skipped : skipped - PER_LINE].reshape(shape[0], PER_LINE)
+        return self._block[:, ARRAYS.index(name)]
 
     def _unseen(self, first: int) -> None:
         """Features from this one on are new; where nothing is scaled, none is ever seen for the first time."""
@@ -174,12 +190,12 @@ class Units:
         frame.set(
             asked=0, soonest=SOONEST * n, next_look=max(n + 1.0, np.ceil((GROWTH if n < LATER else LATER_GROWTH) * n))
         )
-        fresh = np.empty((5, self.period or (self.dim if isinstance(at, slice) else at.size)))
+        fresh = np.empty((6, self.period or (self.dim if isinstance(at, slice) else at.size)))
         frame["fresh"] = fresh
         moved = kernels.next_units(frame, 0, fresh.shape[1])
         frame["fresh"] = 0
         del frame.arrays["fresh"]  # which is as large as all that was seen
-        unit, mean, scale, shift, least = fresh
+        unit, mean, scale, shift, least, grown = fresh
         offset = frame["reward_sum"] / frame["rewards"] if frame["rewards"] and self.intercept else frame["offset"]
         if abs(offset - frame["offset"]) <= 1e-12 * abs(offset):  # rewards that are all equal are no noise
             offset = frame["offset"]
@@ -188,9 +204,10 @@ class Units:
         if n > 64.0 and not force and max(moved, abs(after / before - 1.0)) < ENOUGH:
             return None
         arrays["unit"][at], arrays["means"][at] = unit, mean
-        scale, shift, least = self.each(scale), self.each(shift), self.each(least)
+        scale, shift, least, grown = (self.each(values) for values in (scale, shift, least, grown))
         self._factors[:-1][at], self._factors[-1] = scale, after / before
-        change = Change(self.learned, scale, shift, least, self._factors, before, after, offset - frame["offset"])
+        offset_by = offset - frame["offset"]
+        change = Change(self.learned, scale, shift, least, grown, self._factors, before, after, offset_by)
         frame.set(constant=after, offset=offset)
         return change
 

@@ -137,13 +137,7 @@ class DiagonalWidth(Width):
         self._restored()
 
     def change_units(self, change: Change) -> None:
-        """In their new scale; of dense rows, whose mean moves too, afresh from the rows held, as a sample of all."""
-        squares, history = self.arrays["squares"], self.tracker.history
-        if len(history) and not self.sparse and self.frame["discount"] == 1.0:
-            X, _ = history.matrix()
-            squares[:] = np.einsum("ij,ij->j", X, X) * (history.seen / len(history))
-        else:
-            squares[change.learned] *= change.factors[: self.dim][change.learned] ** 2
+        change.squares(self.arrays["squares"])
         self._restored()
 
 

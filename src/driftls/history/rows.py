@@ -155,7 +155,7 @@ class History:
             change.rows(values[:held])
             return
         used = int(self.counts["used"])
-        values[:used] *= change.factors[self.arrays["indices"][:used]]
+        change.entries(values[:used], self.arrays["indices"][:used])
 
     def grow(self, before: int, after: int) -> None:
         """Rows of `after` features instead of `before`, and the constant behind them, if there is one."""

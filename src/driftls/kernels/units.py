@@ -1,9 +1,9 @@
 """Features in units of their own spread: rows are noted as they come, and standardised before anything is learned of them.
 
-A dense feature is measured from its mean, x' = (x - m) w; a sparse one from 0, x' = x w, so that rows stay sparse. The
-intercept of a model is a last feature, which is always `constant`. m and w are frozen between two looks, which Python
-takes; a feature that was never seen gets its unit from its first value, which changes nothing that was learned. Crosses
-have the units of the user's features, the same in the block of every arm.
+A dense feature is measured from its mean, x' = (x - m) w. So is a sparse one that nearly every row has, where a row has it;
+other sparse ones are measured from 0, m = 0. The intercept of a model is a last feature, which is always `constant`. m and
+w are frozen between two looks, which Python takes; a feature that was never seen gets its unit from its first value, which
+changes nothing that was learned. Crosses have the units of the user's features, the same in the block of every arm.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ GROWN = (
 # on these, so that rounding does not decide
 PATIENCE = 1.19  # of n: how much longer a look waits that is asked for by a rare feature, of which there may be many
 CONSTANT = 1e-11  # of the mean square: less spread is what rounding leaves of sums of squares
+COMMON, RARER = (
+    0.9,
+    0.8,
+)  # of the rows: a sparse feature that so many have may be centred, and stays so while so many do
+FAR, NEARER = 3.0, 2.0  # spreads between its mean and 0, if not all rows have it: a row without it can hardly have a 0
 LEAP = 3.0  # of a unit at a look, up to which coefficients are taken along
 FEW = 10.0  # rows with a feature, until when nothing is foretold beyond the sizes that it had
 
@@ -45,9 +50,30 @@ def known_share(n: float) -> float:
 
 
 @inner
-def has_grown(u: Any, j: int, count: float, squares: float, sums: float, n: float) -> bool:
-    """Whether the feature at place j would get a larger unit at a look after n rows, by its count and sums"""
-    square, mean = squares / count, sums / n if u.centred != 0 else 0.0
+def origin(u: Any, j: int, n: float) -> float:
+    """From where the feature at place j would be measured by a look after n rows: its mean, or 0"""
+    if u.centred == 0:
+        return 0.0
+    if u.every == 1:  # dense rows
+        return reals(u.sums)[j] / n
+    count, mean = reals(u.count)[j], reals(u.sums)[j] / reals(u.count)[j]
+    square, already = reals(u.squares)[j] / count, reals(u.means)[j] != 0.0
+    spread, share, far = square - mean * mean, RARER if already else COMMON, NEARER if already else FAR
+    common = count >= n or (count >= share * n and mean * mean >= far * far * spread)
+    return mean if common and spread > CONSTANT * square else 0.0
+
+
+@inner
+def around(u: Any, j: int, mean: float) -> float:
+    """The sum of squares of what was seen of the feature at place j, from there"""
+    rows, squares = u.n if u.every == 1 else reals(u.count)[j], reals(u.squares)[j]
+    return max(squares - 2.0 * mean * reals(u.sums)[j] + rows * mean * mean, CONSTANT * squares)
+
+
+@inner
+def has_grown(u: Any, j: int, count: float, n: float) -> bool:
+    """Whether the feature at place j would get a larger unit at a look after n rows"""
+    square, mean = reals(u.squares)[j] / count, origin(u, j, n)
     return (square - mean * mean * known_share(n)) * reals(u.unit)[j] ** 2 > GROWN
 
 
@@ -66,7 +92,7 @@ def beyond(u: Any, j: int, square: float, n: float) -> None:
         return
     if count < FEW:
         limit[j] = max(limit[j], FURTHER * square)
-    if has_grown(u, j, count, reals(u.squares)[j], reals(u.sums)[j] if u.centred != 0 else 0.0, n):
+    if has_grown(u, j, count, n):
         ask_soon(u, count)
 
 
@@ -83,6 +109,7 @@ def note_one(u: Any, j: int, x: float) -> None:
             u.known_count += 1
     count[k] += 1.0
     reals(u.squares)[k] += x * x
+    reals(u.sums)[k] += x
     if x * x > reals(u.limit)[k]:
         beyond(u, k, x * x, u.n + 1.0)
 
@@ -131,7 +158,7 @@ def kind(u: Any, j: int) -> int:
 @inner
 def note_sparse(u: Any, x: Any, at: Any, n: int) -> None:
     """Count the features of a sparse row; what the record has is read once, since to the compiler any write could change it"""
-    count, squares, limit = reals(u.count), reals(u.squares), reals(u.limit)
+    count, squares, sums, limit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.limit)
     dim, period, every, seen = u.dim, u.period, u.every, u.n + 1.0
     for p in range(n):
         j, square = at[p], x[p] * x[p]
@@ -144,6 +171,7 @@ def note_sparse(u: Any, x: Any, at: Any, n: int) -> None:
             continue
         count[k] += 1.0
         squares[k] += square
+        sums[k] += x[p]
         if square > limit[k]:
             beyond(u, k, square, seen)
 
@@ -213,30 +241,31 @@ def note_pool(u: Any, rows: Any, i: int, n: int, still: bool) -> None:
 def next_units(u: Any, i: int, n: int) -> float:
     """New units of the features that were seen, of which there are n, by all that was noted; how far any of them moves
 
-    fresh: lines of n numbers, the unit, the mean, x'_new = scale x'_old + shift, and the least scale for coefficients
+    fresh: lines of n numbers, the unit, the mean, x'_new = scale x'_old + shift, the least scale for coefficients, and how
+    sums of squares change
     """
-    unit, mean, scales, shift, least = (
+    unit, mean, scales, shift, least, grown = (
         reals(u.fresh),
         reals(u.fresh + 8 * n),
         reals(u.fresh + 16 * n),
         reals(u.fresh + 24 * n),
         reals(u.fresh + 32 * n),
+        reals(u.fresh + 40 * n),
     )
     moved, share = 0.0, known_share(u.n)
     for p in range(n):
         k = (p if u.known == 0 else integers(u.known)[p]) * u.every
-        count, old, old_mean = reals(u.count)[k], reals(u.unit)[k], reals(u.means)[k] if u.centred != 0 else 0.0
+        count, old, old_mean = reals(u.count)[k], reals(u.unit)[k], reals(u.means)[k]
         unit[p], mean[p], least[p] = old, old_mean, 1.0 / LEAP if count < FEW else 0.0
         if u.scales != 0 and count > 0.0:
-            square = reals(u.squares)[k] / count
-            spread = square
-            if u.centred != 0:
-                mean[p] = reals(u.sums)[k] / u.n
-                spread = square - mean[p] * mean[p] * share
-                spread = spread if spread > CONSTANT * square else square
-            unit[p] = 1.0 / np.sqrt(spread)
+            square, mean[p] = reals(u.squares)[k] / count, origin(u, k, u.n)
+            spread = square - mean[p] * mean[p] * share
+            unit[p] = 1.0 / np.sqrt(spread if spread > CONSTANT * square else square)
             reals(u.limit)[k] = max(reals(u.limit)[k], JUMP * square)
         scales[p], shift[p] = unit[p] / old, (old_mean - mean[p]) * unit[p]
+        grown[p] = scales[p] ** 2
+        if mean[p] != old_mean:
+            grown[p] *= around(u, k, mean[p]) / around(u, k, old_mean)
         moved = max(moved, max(abs(scales[p] - 1.0), abs(shift[p])))
     return moved
 
@@ -260,20 +289,21 @@ def measured(u: Any, j: int, x: float) -> float:
     if count < FEW and x * x > limit > 0.0:
         # not noted yet, and beyond all that was: its unit may be a chance value near 0, and this one a thousand of them
         x = np.sqrt(limit) if x > 0.0 else -np.sqrt(limit)
-    return (x - (reals(u.means)[j] if u.centred != 0 else 0.0)) * reals(u.unit)[j]
+    return (x - reals(u.means)[j]) * reals(u.unit)[j]
 
 
 @inner
 def scale(u: Any, x: Any, at: Any, n: int, to: Any) -> None:
-    """Standardise a sparse row, in place or to another; its features are measured from 0"""
-    count, unit, dim, period, every, constant = reals(u.count), reals(u.unit), u.dim, u.period, u.every, u.constant
+    """Standardise a sparse row, in place or to another; what it lacks stays 0, which is the mean where that is measured from"""
+    count, unit, mean = reals(u.count), reals(u.unit), reals(u.means)
+    dim, period, every, constant = u.dim, u.period, u.every, u.constant
     for p in range(n):
         j = at[p]
         if j == dim:
             to[p] = constant
             continue
         k = (j if period == 0 else j % period) * every
-        to[p] = x[p] * unit[k] if count[k] >= FEW else measured(u, k, x[p])
+        to[p] = (x[p] - mean[k]) * unit[k] if count[k] >= FEW else measured(u, k, x[p])
 
 
 @inner

@@ -56,10 +56,10 @@ class Diagonal(StochasticTracker):
         self.frame.set(scale=1.0, discount=self.discount)
 
     def _move_to(self, theta: Any, change: Change) -> None:
-        """theta predicts the same; sums of squares follow the scale, since no rows are kept to sum them up again."""
-        (u, squares), at = self._state["coords"], change.learned
-        u[at] = theta
-        squares[at] *= change.factors[: self.inner][at] ** 2
+        """theta predicts the same; no rows are kept to sum up their squares again."""
+        u, squares = self._state["coords"]
+        u[change.learned] = theta
+        change.squares(squares)
 
     @property
     def target(self) -> Tracker:
