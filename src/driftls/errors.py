@@ -80,7 +80,7 @@ class ColumnWarning(UserWarning):
 
 
 class MissingNumberWarning(UserWarning):
-    """A record lacks a number that others have; it is left out, which counts as 0."""
+    """A record lacks a number that others have; it is left out, which counts as 0, or as the mean of nearly all records."""
 
 
 class LearningWarning(UserWarning):

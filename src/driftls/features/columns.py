@@ -157,7 +157,8 @@ class Space:
         if not self.told:
             self.told = True
             told = (
-                f"column {column.name!r}: a number is missing, and is left out, which counts as 0. Fill it in, or say "
+                f"column {column.name!r}: a number is missing, and is left out, which counts as 0, or as the mean if "
+                "nearly all records have one far from 0. Fill it in, or say "
             )
             told += "it in a column of its own; features.missing counts such records, of every column."
             self._untold.append(MissingNumberWarning(told))
