@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from bad_rows import bad_blocks, bad_rows, forms, malformed
 from driftls import Normalised, Power, ridge
 from driftls.errors import DivergenceError, DriftlsError
 from driftls.features import Features
@@ -38,8 +39,7 @@ from driftls.logs import Block, Event, inspect, read_table, synthetic_day
 from driftls.offpolicy import estimate
 from driftls.policies import DisjointLinUCB, Greedy, LinTS, LinUCB, Random
 from driftls.sklearn import DriftingLeastSquares
-from driftls.testing.rows import bad_blocks, bad_rows, forms, good_rows, malformed
-from driftls.testing.trackers import same_snapshot
+from driftls.testing.common import good_rows, same_snapshot
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
 from driftls.widths import DiagonalWidth, ExactWidth, NoWidth, PhiWidth, SampleWidth
 
@@ -537,16 +537,16 @@ def threads(seconds: float, seed: int) -> int:
     import cases
     import policy_cases
     from driftls.testing import policies, trackers
+    from driftls.testing.common import threads_take_turns
 
     warnings.simplefilter("ignore")
-    turns = "threads_take_turns"
-    jobs = [(trackers.COMMON[turns], cases.name(case), partial(cases.make, case)) for case in cases.CASES]
-    jobs += [(policies.COMMON[turns], name, make) for name, make in policy_cases.CASES.items()]
+    jobs = [(trackers.LIFE, cases.name(case), partial(cases.make, case)) for case in cases.CASES]
+    jobs += [(policies.LIFE, name, make) for name, make in policy_cases.CASES.items()]
     end, calls, found = time.monotonic() + seconds, 0, 0
     while time.monotonic() < end:
-        for check, name, make in jobs:
+        for life, name, make in jobs:
             try:
-                check(make, workers=4, calls=25, seed=seed)
+                threads_take_turns(life, make, workers=4, calls=25, seed=seed)
             except Exception as error:
                 found += 1
                 print(f"{name}, seed {seed}: {type(error).__name__}: {error}", flush=True)

@@ -51,7 +51,8 @@ def test_a_tracker_and_a_width_that_do_not_go_together_leave_no_trace(sparse):
 MALFORMED = """
 import numpy as np
 from driftls.sklearn import DriftingLeastSquares
-from driftls.testing.rows import good_rows, malformed
+from bad_rows import malformed
+from driftls.testing.common import good_rows
 
 fitted, refused = DriftingLeastSquares(random_state=0).fit(*good_rows(4)), 0
 for name, matrix in malformed(4):

@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from bad_rows import bad_blocks, bad_rows
 from cases import DIM, combinations, make
 from driftls.errors import DriftlsError
-from driftls.testing.rows import bad_blocks, bad_rows, good_rows
+from driftls.testing.common import good_rows
 from driftls.testing.trackers import same_snapshot, same_tracker
 
 # Near a singular matrix OLS may leave its route with a warning, at another place than a block does.

@@ -15,8 +15,7 @@ A width is tested in a policy that has it.
 With pytest: ``@pytest.mark.parametrize("check", TRACKER_CHECKS)``.
 """
 
-from driftls.testing.policies import POLICY_CHECKS
+from driftls.testing.policies import POLICY_CHECKS, WIDTH_CHECKS
 from driftls.testing.trackers import TRACKER_CHECKS
-from driftls.testing.widths import WIDTH_CHECKS
 
 __all__ = ["POLICY_CHECKS", "TRACKER_CHECKS", "WIDTH_CHECKS"]

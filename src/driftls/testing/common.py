@@ -34,6 +34,25 @@ class Life(NamedTuple):
     look: Callable[[Any, int, Layout], Any]  # one that changes nothing
 
 
+def good_rows(dim: int, count: int = 60, *, seed: int = 5) -> tuple[Any, Any]:
+    """Rows of norm 1 at most, some entries of which are 0, and rewards of a noisy linear model."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(count, dim)) * (generator.random((count, dim)) < 0.6)
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    X += 0.0  # no zero has a sign
+    return X, X @ generator.normal(size=dim) + 0.1 * generator.normal(size=count)
+
+
+def bad_matrices(dim: int, count: int) -> dict[str, Any]:
+    """So many rows that must be refused, by what is wrong with them."""
+    X, far = good_rows(dim, count)[0], sp.csr_array(np.ones((count, dim)) / dim)
+    X[-1, -1], far.indices[-1] = np.nan, dim
+    matrices = {"not finite": X, "not finite, sparse": sp.csr_array(X), "an index far out": far}
+    wider = np.ones((count, dim + 1))
+    matrices |= {"other features": wider, "other features, sparse": sp.csr_array(wider), "a cube": X[None]}
+    return matrices | {"complex": X + 1j, "text": "text", "None": None}
+
+
 def same_snapshot(before: Any, after: Any, what: str) -> None:
     """Fail unless two snapshots are equal to the bit."""
     assert before[0] == after[0], f"{what}: the header changed from {before[0]} to {after[0]}"
@@ -189,10 +208,10 @@ def threads_take_turns(life: Life, make: Make, workers: int = 4, calls: int = 12
             same(serial, thing, "threads and their order of calls")
 
 
-def checks(life: Life) -> dict[str, Check]:
-    """All of these by name, for things that are treated so."""
-    found: tuple[Callable[[Life, Make], None], ...] = (
-        *(the_seed_decides, resuming_equals_never_having_stopped),
-        *(a_question_changes_nothing, a_refused_call_changes_nothing, threads_take_turns),
+def checks(life: Life) -> list[Check]:
+    """All of these, for things that are treated so."""
+    found = (
+        *(the_seed_decides, resuming_equals_never_having_stopped, threads_take_turns),
+        *(a_question_changes_nothing, a_refused_call_changes_nothing),
     )
-    return {check.__name__: update_wrapper(partial(check, life), check) for check in found}
+    return [update_wrapper(partial(check, life), check) for check in found]

@@ -1,4 +1,4 @@
-"""What every policy must do, with one model for all arms or with one an arm."""
+"""What every policy must do, with one model for all arms or with one an arm; and every width, in a policy that has it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,23 @@ import numpy as np
 import scipy.sparse as sp
 
 from driftls.testing import common
-from driftls.testing.common import LAYOUTS, Check, Layout, Life, Make, copy_of, refused, same, stages
-from driftls.testing.rows import NOT_FINITE, bad_matrices, bad_pairs, malformed
+from driftls.testing.common import (
+    LAYOUTS,
+    Check,
+    Layout,
+    Life,
+    Make,
+    bad_matrices,
+    copy_of,
+    good_rows,
+    refused,
+    same,
+    stages,
+)
 
 ROUNDS = 40
 POOLS = [list("abcde"), list("bcfga"), list("hagbi")]
-Call = tuple[str, Callable[[], Any]]  # with what is wrong with it
+CLOSE = 1e-7  # what sums in another order may change
 
 
 class Round(NamedTuple):
@@ -52,11 +63,6 @@ def played(policy: Any, count: int, layout: Layout = np.array, first: int = 0) -
 # -- how common checks treat a policy --------------------------------------------------------------------------------
 
 ASKING = ("scores", "widths", "probabilities")
-KEYS: list[Any] = [["list"], {}, float("nan"), np.arange(2)]
-IDS: list[Any] = [
-    *(list("abacd"), [1, 1.0, 2, 3, 4], [*"abcd", float("nan")], [*"abcd", ["e"]], [np.arange(3)] * 5, [{}] * 5),
-    *(set("abcde"), dict.fromkeys("abcde"), iter("abcde"), "abcde", 5, []),
-]
 
 
 def _teach(policy: Any, first: int, last: int, layout: Layout) -> list[int]:
@@ -73,50 +79,24 @@ def _questions(policy: Any, layout: Layout) -> Iterator[Callable[[], Any]]:
                 yield ask
     yield lambda: (repr(policy), policy.kappa, policy.epsilon, policy.sigmas, policy.functions())
     yield lambda: policy.probability
-    for name in ("scores", "widths"):
-        yield from (call for _, call in _bad_arms(policy, name, 5))
 
 
-def _bad_arms(policy: Any, method: str, every: int = 1) -> Iterator[Call]:
-    """With arms, or users, that must be refused; every so many of the matrices."""
-    ids, count = POOLS[0], 1 if policy.disjoint else 5
-    bad = list(bad_matrices(policy.dim, count, NOT_FINITE))[len(method) % every :: every]
-    bad += [("two users", np.ones((2, policy.dim))), *bad_pairs(policy.dim)] if policy.disjoint else []
-    bad += [("none", np.ones((0, policy.dim))), *([] if policy.disjoint else [("a vector", np.ones(policy.dim))])]
-    for name, arms in bad:
-        yield f"{method}, arms: {name}", partial(getattr(policy, method), arms, ids=ids)
-
-
-def _bad_calls(policy: Any, layout: Layout) -> Iterator[Call]:
-    for method, every in (("choose", 1), *((method, 7) for method in ASKING)):
-        yield from _bad_arms(policy, method, every)
-    (arms, ids, _), table, row = next(rounds(policy, 1, layout)), np.ones((1, 5)), np.ones(policy.dim) / policy.dim
-    twice = sp.vstack([arms, arms]) if sp.issparse(arms) else np.vstack([arms, arms])
-    choose, learn = partial(policy.choose, arms), partial(policy.learn, arms)
-    rewards = ["abc", 1.0, table[:, :-1], table * np.nan, [[1.0], [1.0, 2.0]], table * 1j, table[None]]
-    numbers = [None, "1", b"1", np.nan, -np.inf, 1e75, 10**400, 1j, [1.0], np.ones(1), object(), {}]
-    places = [True, False, 5, -1, 0.0, 0.5, "0", None, [0], np.array([0]), 10**30]
-    masks = [[], [False] * 5, [True] * 4, [5], [-1], [0.5], "abc", {0}, object(), [[0]], [10**30]]
-    names = [*IDS, *([] if policy.disjoint else [["a"], list("abcdef")])]
-    matrices = [arms * np.nan, *[matrix for _, matrix in malformed(policy.dim, 1 if policy.disjoint else 5)][::9]]
+def _bad_calls(policy: Any, layout: Layout) -> Iterator[tuple[str, Callable[[], Any]]]:
+    (arms, ids, _), table = next(rounds(policy, 1, layout)), np.ones((1, 5))
+    users = {"two users": np.ones((2, policy.dim))} if policy.disjoint else {"a vector": np.ones(policy.dim)}
+    bad = list((bad_matrices(policy.dim, 1 if policy.disjoint else 5) | users).values())
+    asked = ("choose", *ASKING)
     for call, argument, values in (
-        *((partial(getattr(policy, method), arms), "ids", names) for method in ("choose", *ASKING)),
-        (partial(learn, 1.0, arm=0), "ids", names),
-        (partial(policy.play, arms, table), "ids", names),
-        (partial(choose, ids=ids), "allowed", masks),
-        (partial(choose, ids=ids), "key", KEYS),
-        (partial(policy.remember, x=row, name="a"), "key", KEYS),
-        (partial(policy.remember, "key", name="a"), "x", [np.nan * row]),
-        (partial(policy.learn, reward=1.0), "key", [*KEYS, "unknown"]),
-        (partial(learn, arm=0, ids=ids), "reward", numbers),
-        (partial(learn, 1.0, ids=ids), "arm", places),
-        (partial(policy.learn, reward=1.0), "arm", [0]),
-        (partial(policy.learn), "arm", [None]),
-        (partial(policy.play, arms, ids=ids), "rewards", rewards),
-        (partial(policy.play, arms, [1.0], ids=ids), "shown", [[5], [0.5], ["a"], [0, 0], 0, [10**30]]),
-        (partial(policy.play, arms, ids=ids), "shown", [[0]]),
-        (partial(policy.play, twice, ids=ids), "rounds", [-1, 2.5, "1", 7]),
-        (partial(policy.play, rewards=table, ids=ids), "arms", matrices),
+        *((partial(getattr(policy, name), ids=ids), "arms", bad) for name in asked),
+        *((partial(getattr(policy, name), arms), "ids", [list("abacd"), [{}] * 5, "abcde", 5, []]) for name in asked),
+        (partial(policy.choose, arms, ids=ids), "allowed", [[], [False] * 5, [5], "abc"]),
+        (partial(policy.choose, arms, ids=ids), "key", [["list"], np.nan]),
+        (partial(policy.learn, arms, arm=0, ids=ids), "reward", [None, "1", np.nan, [1.0]]),
+        (partial(policy.learn, arms, 1.0, ids=ids), "arm", [True, 5, -1, 0.5, None]),
+        (partial(policy.learn, reward=1.0), "key", ["unknown"]),
+        (partial(policy.play, arms, ids=ids), "rewards", ["abc", table[:, :-1], table * np.nan]),
+        (partial(policy.play, arms, [1.0], ids=ids), "shown", [[5], [0, 0], ["a"]]),
+        (partial(policy.play, rewards=table, ids=ids), "arms", bad[:3]),
     ):
         for wrong in values:
             yield f"{call.func.__name__}, {argument}={wrong!r:.60}", partial(call, **{argument: wrong})
@@ -222,28 +202,74 @@ def keys_keep_choices_until_their_rewards_come(make: Make) -> None:
         assert played(keyed, 15, kind, 20) == played(straight, 15, kind, 20), "late rewards taught something else"
 
 
-def rewards_may_come_in_any_form(make: Make) -> None:
-    """Numbers of NumPy and booleans (a click) are rewards."""
-    for value, forms in ((1.0, (1, True, np.True_, np.float32(1), np.int8(1), np.array(1.0))), (0.0, (0, False))):
-        straight = make()
-        arms, ids, _ = next(rounds(straight, 1))
-        k = straight.choose(arms, ids=ids)
-        straight.learn(arms, value, arm=k, ids=ids)
-        for form in forms:
-            policy = make()
-            assert policy.choose(arms, ids=ids) == k
-            policy.learn(arms, form, arm=np.int64(k), ids=tuple(ids))
-            same(straight, policy, f"reward {form!r}")
-
-
-COMMON = common.checks(LIFE)
-the_seed_decides = COMMON["the_seed_decides"]
-resuming_equals_never_having_stopped = COMMON["resuming_equals_never_having_stopped"]
-a_refused_call_changes_nothing = COMMON["a_refused_call_changes_nothing"]
-a_question_changes_nothing = COMMON["a_question_changes_nothing"]
-
 POLICY_CHECKS: list[Check] = [
     *(play_equals_choose_and_learn, scores_decide, only_allowed_arms_are_chosen),
-    *(keys_keep_choices_until_their_rewards_come, rewards_may_come_in_any_form),
-    *COMMON.values(),
+    *(keys_keep_choices_until_their_rewards_come, *common.checks(LIFE)),
+]
+
+
+# -- checks of a width -----------------------------------------------------------------------------------------------
+
+
+def _taught(make: Make, layout: Layout = np.array) -> tuple[Any, Any]:
+    """A policy that has learned thirty rows, and twenty others to ask about."""
+    policy = make()
+    X, y = good_rows(policy.dim, 30)
+    policy.choose(layout(X), ids=range(30))
+    for n in range(30):
+        policy.learn(layout(X), float(y[n]), arm=n, ids=range(30))
+    return policy, good_rows(policy.dim, 20, seed=9)[0]
+
+
+def settings_make_the_same_width(make: Make) -> None:
+    """What a file keeps is all that there is to know."""
+    width = make().width
+    again = type(width)(**width.settings())
+    assert (repr(again), again.settings()) == (repr(width), width.settings())
+
+
+def widths_are_lengths(make: Make) -> None:
+    """Finite, at least 0, 0 for an arm without features or intercept, a fresh array of a number for each arm.
+
+    Each arm's width is its own, whichever others are beside it.
+    """
+    for layout in LAYOUTS:
+        policy, X = _taught(make, layout)
+        X[7] = 0.0
+        for ids in (None, range(100, 120)):
+            widths = policy.widths(layout(X), ids=ids)
+            assert (widths.shape, widths.dtype) == ((20,), np.float64)
+            assert np.isfinite(widths).all()
+            assert (widths >= 0.0).all()
+            assert widths[7] == 0.0 or policy.tracker.intercept
+            widths[:] = -1.0
+            assert (policy.widths(layout(X), ids=ids) >= 0.0).all(), "widths must be a fresh array"
+        some = np.random.default_rng(2).permutation(20)[:7]
+        beside, alone = policy.widths(layout(X))[some], policy.widths(layout(X[some]))
+        np.testing.assert_allclose(alone, beside, rtol=1e-12, atol=1e-15)
+
+
+def what_is_learned_gets_narrower(make: Make) -> None:
+    """An arm that is learned again and again is known ever better; a width that samples has it on the average."""
+    policy, ids = make(), ["a", "b", "c"]
+    X, _ = good_rows(policy.dim, 3)
+    policy.choose(X, ids=ids)
+    first = policy.widths(X, ids=ids)[0]
+    for _ in range(200):
+        policy.learn(X, 0.5, arm=0, ids=ids)
+    last = policy.widths(X, ids=ids)[0]
+    assert last < 0.7 * first or first == 0.0, f"from {first} to {last} in 200 rows"
+
+
+def dense_and_sparse_agree(make: Make) -> None:
+    """Sparse rows have the widths of dense ones, up to the order of sums; not where these are found from draws."""
+    if make().width.draws(make().dim):
+        return
+    (dense, X), (sparse, _) = _taught(make), _taught(make, sp.csr_array)
+    close = 1e-3 if dense.width.lazy else CLOSE
+    np.testing.assert_allclose(dense.widths(X), sparse.widths(sp.csr_array(X)), rtol=close, atol=close)
+
+
+WIDTH_CHECKS: list[Check] = [
+    *(settings_make_the_same_width, widths_are_lengths, what_is_learned_gets_narrower, dense_and_sparse_agree)
 ]

@@ -1,4 +1,4 @@
-"""Rows for the checks: good ones in every form, and every kind of bad one."""
+"""Rows in every form that is read, and every kind of row that must be refused."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from driftls.testing.common import good_rows
+
 Array = NDArray[Any]
 NOT_FINITE = (np.nan, np.inf, -np.inf)
 NO_VALUES = (*NOT_FINITE, 1e75, 1e200)  # of a row that is learned: the large ones have no square
-
-
-def good_rows(dim: int, count: int = 60, *, seed: int = 5) -> tuple[Array, Array]:
-    """Rows of norm 1 at most, some entries of which are 0, and rewards of a noisy linear model."""
-    generator = np.random.default_rng(seed)
-    X = generator.normal(size=(count, dim)) * (generator.random((count, dim)) < 0.6)
-    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
-    X += 0.0  # no zero has a sign
-    return X, X @ generator.normal(size=dim) + 0.1 * generator.normal(size=count)
 
 
 def forms(X: Array) -> Iterator[tuple[str, Any]]:
