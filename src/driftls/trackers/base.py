@@ -293,8 +293,7 @@ class Tracker(Machine):
 
     def settings(self) -> dict[str, Any]:
         """What the constructor takes, but for history and seed."""
-        common = (*("dim", "steps", "guard", "step_size", "regularisation", "scale", "intercept"), *self.own_settings)
-        return {name: getattr(self, name) for name in common if name not in self.not_settings}
+        return {name: getattr(self, name) for name in ("dim", *self.takes)}
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.history, Mapped):
@@ -310,9 +309,7 @@ class Tracker(Machine):
         return {name: value.function for name, value in self._schedules().items() if isinstance(value, Tabulated)}
 
     def __repr__(self) -> str:
-        parts = [f"dim={self.dim}"]
-        for name in ("step_size", "regularisation", "steps", *self.own_settings):
-            if name not in self.not_settings:
-                value = getattr(self, name)
-                parts.append(f"{name}={value.function if isinstance(value, Tabulated) else value!r}")
-        return f"{type(self).__name__}({', '.join(parts)}, history={self.history!r}), n={len(self)}"
+        told = {name: value for name, value in self.settings().items() if name not in ("guard", "scale", "intercept")}
+        told |= self.functions()
+        settings = ", ".join(f"{name}={value!r}" for name, value in told.items())
+        return f"{type(self).__name__}({settings}, history={self.history!r}), n={len(self)}"

@@ -12,6 +12,7 @@ from driftls.kernels.parts import Part
 from driftls.state import Shape
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import plain
+from driftls.trackers.machine import COMMON
 from driftls.trackers.settings import Common
 from driftls.trackers.sums import SummingTracker, solve
 from driftls.units import Change
@@ -42,8 +43,7 @@ class CD(SummingTracker):
     quantities = 3
     shapes: ClassVar[dict[str, Shape]] = {"gram": ("dim", "dim")}
     numbers = ("scale", "ridge_now", "forgotten")
-    own_settings = ("discount",)
-    not_settings = ("guard", "step_size")
+    takes = (*COMMON, "steps", "discount")
 
     def __init__(self, dim: int, *, steps: int = 4, discount: float = 1.0, **settings: Unpack[Common]) -> None:
         super().__init__(dim, steps, discount, **settings)

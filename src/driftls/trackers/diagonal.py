@@ -13,6 +13,7 @@ from driftls.kernels.learn import NOTHING
 from driftls.kernels.parts import Part
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import of_rows
+from driftls.trackers.machine import COMMON
 from driftls.trackers.settings import Common
 from driftls.trackers.sgd import StochasticTracker
 from driftls.trackers.sums import check_discount
@@ -41,9 +42,7 @@ class Diagonal(StochasticTracker):
     parts: ClassVar[dict[str, Part]] = {"enter": diagonal.diagonal_enter}
     numbers = ("scale",)
     draws_rows = False
-
-    own_settings = ("discount",)
-    not_settings = ("steps", "guard", "step_size")
+    takes = (*COMMON, "discount")
 
     def __init__(self, dim: int, *, discount: float = 1.0, **settings: Unpack[Common]) -> None:
         super().__init__(dim, step_size=0.0, steps=1, seed=0, guard=False, **settings)

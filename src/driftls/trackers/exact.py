@@ -14,6 +14,7 @@ from driftls.kernels.parts import Part
 from driftls.schedules import Power, ridge
 from driftls.state import Shape
 from driftls.trackers.base import Tracker
+from driftls.trackers.machine import COMMON
 from driftls.trackers.settings import RAW, Common
 from driftls.trackers.sums import SummingTracker, gram_of, solve
 from driftls.units import Change
@@ -53,9 +54,7 @@ class RLS(SummingTracker):
     quantities = 1
     numbers = ("route", "scale", "ridge_now", "entered", "next_try", "refactorised", "forgotten", "left")
     watched = False  # it is the solution, which need not be ready after every row
-
-    own_settings = ("discount", "method")
-    not_settings: ClassVar[tuple[str, ...]] = ("steps", "guard", "step_size")
+    takes: ClassVar[tuple[str, ...]] = (*COMMON, "discount", "method")
 
     def __init__(self, dim: int, *, discount: float = 1.0, method: str = "auto", **settings: Unpack[Common]) -> None:
         super().__init__(dim, 0, discount, **settings)
@@ -308,7 +307,7 @@ class OLS(RLS):
     array([1., 1.])
     """
 
-    not_settings = (*RLS.not_settings, "regularisation")
+    takes = ("scale", "intercept", "discount", "method")
 
     def __init__(self, dim: int, *, method: str = "auto", scale: bool = False, **settings: Any) -> None:
         if isinstance(method, str) and method == "inverse":

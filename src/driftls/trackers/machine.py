@@ -25,6 +25,7 @@ from driftls.trackers.settings import MOST_STEPS, flag, whole_number
 from driftls.units import Change, Units
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
+COMMON = ("regularisation", "scale", "intercept")  # settings of every tracker
 COORDINATES = ("u", "g", "extra")  # of the record
 LOOKAHEAD, SPARSE_LOOKAHEAD = 2, 4  # steps; a sparse row is fetched in three stages
 # of the record, in every file
@@ -40,8 +41,7 @@ class Machine(Saveable):
     numbers: ClassVar[tuple[str, ...]] = ()
     interleaved: ClassVar[bool] = True  # for sparse rows, a coordinate's quantities are adjacent: one cache line
     draws_rows: ClassVar[bool] = True
-    own_settings: ClassVar[tuple[str, ...]] = ()  # attributes that its constructor takes beyond the common ones
-    not_settings: ClassVar[tuple[str, ...]] = ()  # common ones that it does not take
+    takes: ClassVar[tuple[str, ...]] = COMMON  # the settings, beside dim, history and seed: attributes of these names
     watched: ClassVar[bool] = True  # errors before learning are noted: theta is ready after every row
 
     def __init__(

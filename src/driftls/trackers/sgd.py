@@ -30,18 +30,19 @@ STEPS = 8  # more steps track closer, at a cost in proportion
 AVERAGING = {None: gd.LAST, "polyak": gd.POLYAK, "tail": gd.TAIL}
 
 
-def filled(settings: Drawing, **defaults: Any) -> Drawing:
-    """Settings, with a default for each that is not there or None."""
-    return {**settings, **{name: value for name, value in defaults.items() if settings.get(name) is None}}  # type: ignore[typeddict-item]
-
-
 class StochasticTracker(Tracker):
     """A scheme that descends the mean squared error of its history's rows; its target is RLS over them."""
 
+    takes: ClassVar[tuple[str, ...]] = ("step_size", "regularisation", "steps", "guard", "scale", "intercept")
+    defaults: ClassVar[dict[str, Any]] = {"step_size": Normalised(1 / 3)}  # of settings that are not given, or None
+
     def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
-        settings = filled(settings, steps=STEPS)
-        whole_number(settings["steps"], "steps", 1, MOST_STEPS)
-        super().__init__(dim, **settings)
+        given = {name: value for name, value in settings.items() if value is not None}
+        chosen: dict[str, Any] = {"steps": STEPS, **self.defaults, **given}
+        whole_number(chosen["steps"], "steps", 1, MOST_STEPS)
+        if self.draws_rows:
+            chosen.setdefault("history", Window(ROWS_KEPT))
+        super().__init__(dim, **chosen)
 
     @property
     def target(self) -> Tracker:
@@ -118,7 +119,7 @@ class GD(StochasticTracker):
     """
 
     numbers = ("r", "weight", "taken")
-    own_settings = ("averaging", "newest")
+    takes = (*StochasticTracker.takes, "averaging", "newest")
 
     def __init__(
         self, dim: int, *, averaging: str | None = "default", newest: bool = False, **settings: Unpack[Drawing]
@@ -131,11 +132,12 @@ class GD(StochasticTracker):
         self.averaging, self.newest = averaging, newest
         if newest and isinstance(settings.get("step_size"), Normalised):
             raise SettingsError("newest=True normalises each step by its row already: pass a number for step_size.")
-        if newest:
-            settings = filled(settings, step_size=0.5, regularisation=0.0, steps=1, seed=0)
-        else:
-            settings = filled(settings, step_size=Normalised(0.5), history=Window(ROWS_KEPT))
         super().__init__(dim, **settings)
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+        newest = {"step_size": 0.5, "regularisation": 0.0, "steps": 1, "seed": 0}
+        return newest if self.newest else {"step_size": Normalised(0.5)}
 
     @property
     def parts(self) -> dict[str, Part]:  # type: ignore[override]
@@ -181,7 +183,7 @@ class SVRG(StochasticTracker):
 
     quantities = 3
     numbers = ("since", "due", "forgotten", "taken")
-    own_settings = ("anchor", "every")
+    takes = (*StochasticTracker.takes, "anchor", "every")
 
     def __init__(
         self, dim: int, *, anchor: str = "refreshed", every: int | None = None, **settings: Unpack[Drawing]
@@ -191,7 +193,7 @@ class SVRG(StochasticTracker):
         if every is not None and (anchor == "average" or not isinstance(every, int | np.integer) or every < 1):
             raise SettingsError("every counts rows between refreshes: at least 1, and only with anchor='refreshed'.")
         self.anchor, self.every = anchor, every
-        super().__init__(dim, **filled(settings, step_size=Normalised(1 / 3), history=Window(ROWS_KEPT)))
+        super().__init__(dim, **settings)
 
     @property
     def parts(self) -> dict[str, Part]:  # type: ignore[override]
@@ -322,9 +324,7 @@ class SAG(_TableTracker):
         "forget": sag.table_forget,
         "descend": sag.sag_descend,
     }
-
-    def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
-        super().__init__(dim, **filled(settings, step_size=Normalised(1 / 16), history=Window(ROWS_KEPT)))
+    defaults: ClassVar[dict[str, Any]] = {"step_size": Normalised(1 / 16)}
 
 
 class SAGA(_TableTracker):
@@ -347,6 +347,3 @@ class SAGA(_TableTracker):
         "forget": sag.table_forget,
         "descend": sag.saga_descend,
     }
-
-    def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
-        super().__init__(dim, **filled(settings, step_size=Normalised(1 / 3), history=Window(ROWS_KEPT)))
