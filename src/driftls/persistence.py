@@ -18,7 +18,7 @@ from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta
 from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
@@ -52,9 +52,8 @@ Kind = TypeVar("Kind")
 def write(path: Path_, header: dict[str, Any], arrays: Arrays) -> None:
     """Save atomically: a reader finds the old file or the new one, whenever this process ends."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    sums = {name: checksum(array) for name, array in arrays.items()}
-    text = json.dumps({"version": VERSION, "sums": sums, **header})
-    content = save(arrays, metadata={FORMAT: f"{zlib.crc32(text.encode()):08x} {text}"})
+    text = json.dumps({"version": VERSION, **header})
+    content = save(arrays, metadata={FORMAT: f"{checksum(text, arrays)} {text}"})
     with atomic(path) as part:  # save_file has a temporary file of its own, which nobody would remove after a kill
         part.write_bytes(content)
 
@@ -170,20 +169,16 @@ def _alive(process: int) -> bool:
     return True
 
 
-def checksum(array: NDArray[Any]) -> int:
-    """Of the bytes, and of what they are read as."""
-    kind = f"{array.dtype.str}{array.shape}".encode()
-    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, zlib.crc32(kind))
+def checksum(text: str, arrays: Arrays) -> str:
+    """Of a header, and of the name, kind and bytes of each array."""
+    total = zlib.crc32(text.encode(errors="surrogatepass"))
+    for name, array in sorted(arrays.items()):
+        total = zlib.crc32(f"{name} {array.dtype.str}{array.shape}".encode(errors="surrogatepass"), total)
+        total = zlib.crc32(array.reshape(-1).view(np.uint8).data, total)
+    return f"{total:08x}"
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-
-
-class _Seal(Struct):
-    """What the header of every file has."""
-
-    version: Annotated[int, Meta(ge=1)]
-    sums: dict[str, Annotated[int, Meta(ge=0, lt=1 << 32)]]
 
 
 def read(path: Path_) -> tuple[dict[str, Any], Arrays]:
@@ -196,14 +191,7 @@ def read(path: Path_) -> tuple[dict[str, Any], Arrays]:
             if _is_cut(content):
                 raise TruncatedFileError(f"ends after {len(content)} bytes. Restore the file from a copy.") from None
             raise FileFormatError(FOREIGN) from error
-        header, sums = _header(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        if arrays.keys() != sums.keys():
-            name = min(arrays.keys() ^ sums.keys())
-            raise CorruptFileError(f"`{name}` has no checksum, or no array. Restore the file from a copy.")
-        for name, array in arrays.items():
-            if checksum(array) != sums[name]:
-                raise CorruptFileError(f"the checksum of `{name}` does not match. Restore the file from a copy.")
-    return header, arrays
+        return _header(content[8 : 8 + int.from_bytes(content[:8], "little")], arrays), arrays
 
 
 def _content(path: Path_) -> bytes:
@@ -229,27 +217,29 @@ def _is_cut(content: bytes) -> bool:
     return len(content) < end
 
 
-def _header(metadata: bytes) -> tuple[dict[str, Any], dict[str, int]]:
-    """Our JSON within the header of a safetensors file, and the checksums of the arrays."""
+def _header(metadata: bytes, arrays: Arrays) -> dict[str, Any]:
+    """Our JSON within the header of a safetensors file, which with these arrays has the sum that was written."""
     kept = json.loads(metadata).get("__metadata__", {}).get(FORMAT)
     if kept is None:
         raise FileFormatError("a safetensors file, but not driftls'. Pass a file that save() wrote.")
     expected, _, text = kept.partition(" ")
-    if expected != f"{zlib.crc32(text.encode(errors='surrogatepass')):08x}":
-        raise CorruptFileError("the header was changed after it was saved. Restore the file from a copy.")
-    header = json.loads(text)
-    seal = checked(header, _Seal)
-    if seal.version > VERSION:
+    header: dict[str, Any] = json.loads(text)
+    version = whole(header, "version")
+    if version > VERSION:
         raise NewerFileError(
-            f"format version {seal.version}, but this driftls reads up to {VERSION}. "
+            f"format version {version}, but this driftls reads up to {VERSION}. "
             "Install the version of driftls that wrote it, or a newer one."
         )
-    if seal.version < VERSION:
+    if version < VERSION:  # of other sums
         raise OlderFileError(
-            f"format version {seal.version}, from driftls 0.1, but this driftls reads version {VERSION}. "
+            f"format version {version}, from driftls 0.1, but this driftls reads version {VERSION}. "
             "Learn it again with this version, or go on with the old one: pip install 'driftls<0.2'"
         )
-    return header, seal.sums
+    if expected != checksum(text, arrays):
+        raise CorruptFileError(
+            "the checksum does not match: it was changed after it was saved. Restore it from a copy."
+        )
+    return header
 
 
 @contextmanager
