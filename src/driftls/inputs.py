@@ -187,15 +187,10 @@ def csr_rows(X: Any, dim: int) -> Rows | None:
     return Rows(X.indices, X.data, start, dim) if fits else None
 
 
-def pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int], *, blocks: bool = False) -> Rows:
+def pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int]) -> Rows:
     """Rows whose pointers (a copy of them) lie within their arrays; what indices say is for the kernels to check."""
     start, indices, values = np.array(start), np.asarray(indices), as_numbers(values, "data must be an array")
-    good = (
-        start.ndim == indices.ndim == 1
-        and (blocks or values.ndim == 1)
-        and start.dtype.kind in "iu"
-        and indices.dtype.kind in "iu"
-    )
+    good = start.ndim == indices.ndim == values.ndim == 1 and start.dtype.kind in "iu" and indices.dtype.kind in "iu"
     good = good and start.size == shape[0] + 1 and int(start[0]) == 0 and bool((start[1:] >= start[:-1]).all())
     if not good or int(start[-1]) > min(indices.size, len(values)):
         raise ValueError("indptr must increase from 0 and stay within indices and data")
@@ -204,26 +199,21 @@ def pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int], *, bl
 
 
 def _converted(X: Any) -> Any:
-    """CSR from another format, by way of arrays that were copied and then looked at."""
+    """CSR from another format; SciPy looks at a copy of its arrays, which it does not when they were changed later."""
     if X.format in ("csc", "bsr"):
-        block = X.data.shape[1:] if X.format == "bsr" else (1, 1)
-        lines, columns = (X.shape[0] // block[0], X.shape[1] // block[1])[:: -1 if X.format == "csc" else 1]
-        indices, values, start, _ = pointed(X.indptr, X.indices, X.data, (lines, columns), blocks=X.format == "bsr")
-        indices = indices.astype(np.int64)
-        _within(indices, columns)
+        if X.indptr.dtype.kind not in "iu":
+            raise ValueError("indptr must be whole numbers")
         kind = sp.csc_array if X.format == "csc" else sp.bsr_array
-        return kind((as_float(values), indices, start), shape=X.shape).tocsr()
+        X = kind((as_float(X.data), X.indices, X.indptr), shape=X.shape, copy=True)
+        X.check_format(full_check=True)
+        return X.tocsr()
     if X.format == "lil" and [len(line) for line in X.rows] != [len(line) for line in X.data]:
         raise ValueError("a row must have as many values as indices")
     if X.format == "dia" and X.offsets.shape != X.data.shape[:1]:
         raise ValueError("offsets and data must have one length")
     X = X.tocoo()
-    at = [np.array(index, dtype=np.int64) for index in ((X.row, X.col) if X.ndim == 2 else (0 * X.col, X.col))]
-    for index, size in zip(at, (1, *X.shape)[-2:]):
-        if index.shape != X.data.shape:
-            raise ValueError("row, col and data must have one length")
-        _within(index, size)
-    return sp.coo_array((as_float(X.data), tuple(at)), shape=(1, *X.shape)[-2:]).tocsr()
+    at = (X.row, X.col) if X.ndim == 2 else (0 * X.col, X.col)
+    return sp.coo_array((as_float(X.data), at), shape=(1, *X.shape)[-2:], copy=True).tocsr()
 
 
 def checked_csr(X: Any, called: str = "X") -> Any:
@@ -236,20 +226,15 @@ def checked_csr(X: Any, called: str = "X") -> Any:
     return rows.tocsr()
 
 
-def _within(indices: NDArray[Any], size: int) -> None:
-    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < size:
-        raise ValueError(f"an index must lie in 0 ... {size - 1}")
-
-
 def as_float(values: Any) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):  # infinity is refused by the kernels, with the row's number
         return np.array(values, dtype=np.float64)
 
 
-def fault_text(status: int, called: str, dim: int) -> str:
-    """What is wrong with a row, and what to do."""
+def fault(status: int, called: str, dim: int) -> DriftlsError:
+    """The error behind a kernel's status: what is wrong with a row, and what to do."""
     kept = "Nothing was changed;"
-    return {
+    text = {
         row_kernels.NOT_FINITE: f"{called}: every number must be finite (and below 1e75), got one that is not. {kept} "
         "clean the data, for example with np.nan_to_num, and pass them again.",
         row_kernels.BAD_INDEX: f"{called}: a sparse index must lie in 0 ... {dim - 1}, got one outside. {kept} "
@@ -265,11 +250,6 @@ def fault_text(status: int, called: str, dim: int) -> str:
         "theta is still finite. Lower step_size, raise regularisation, or use a tracker without a step size (CD, RLS). "
         "guard=False switches this check off.",
     }[status]
-
-
-def fault(status: int, called: str, dim: int) -> DriftlsError:
-    """The error behind a kernel's status."""
-    kinds = {row_kernels.BAD_INDEX: DimensionError}
-    diverges = (learn_kernels.STEP_TOO_LARGE, learn_kernels.DIVERGED)
-    kind = DivergenceError if status in diverges else kinds.get(status, InputError)
-    return kind(fault_text(status, called, dim))
+    diverges = status in (learn_kernels.STEP_TOO_LARGE, learn_kernels.DIVERGED)
+    kind = DivergenceError if diverges else DimensionError if status == row_kernels.BAD_INDEX else InputError
+    return kind(text)
