@@ -57,7 +57,7 @@ def test_it_warns_once_with_the_cause(cause, kind):
         (lambda: Diagonal(DIM), {}, "it learns"),
         (lambda: SAGA(DIM, seed=0), {"noise": 100.0}, "it learns what its rows allow"),
         (lambda: SAGA(DIM, seed=0, **RAW), {"noise": 100.0}, "it learns what its rows allow"),
-        (lambda: Diagonal(DIM), {"noise": 100.0}, "than predicting the mean; without a history"),
+        (lambda: Diagonal(DIM), {"noise": 100.0}, "of 0 rows held nobody knows"),
         (lambda: RLS(DIM), {}, "it is the exact solution"),
     ],
 )

@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.errors import LearningWarning
@@ -73,22 +74,21 @@ def look(tracker: Machine, error2: float, baseline2: float) -> tuple[str, bool]:
         return "it learns", False
     history = tracker.history
     if len(history) < FEWEST:  # of which half could say nothing of the others
-        if error2 > 2.0 * baseline2:
-            if not (tracker.scale and tracker.intercept):
-                return "worse than predicting the mean. Build it with scale=True, intercept=True", True
-            return "worse than predicting the mean. Use SAGA, which takes account of features that come together", True
-        better = "better" if error2 < baseline2 else "no better"
-        kept = f"of {len(history)} rows that are kept" if len(history) else "without a history"
-        return f"{better} than predicting the mean; {kept}, nobody knows what its rows allow", False
+        if error2 <= 2.0 * baseline2:
+            return (
+                f"no better than predicting the mean, or little; of {len(history)} rows held nobody knows more",
+                False,
+            )
+        raw = not (tracker.scale and tracker.intercept)
+        remedy = "Build it with scale=True, intercept=True" if raw else "Use SAGA: features overlap"
+        return f"worse than predicting the mean. {remedy}", True
     X, y = history.matrix(max(0, len(history) - SAMPLE))
     share, sizes = possible(X, y)
     if share > 1.0 and not tracker.intercept and y.mean() ** 2 > MARGIN * y.var():
         told = "predicting the mean is better than any model without an intercept"
         return f"{told}. Build it with intercept=True, or add a constant feature", True
-    if share > 1.0 - MARGIN and error2 < 2.0 * baseline2:
-        return "it learns what its rows allow, which is no more than the mean", False
     gap = error2 / baseline2 - min(share, 1.0)
-    if gap <= max(LEARNED * (1.0 - share), MARGIN):
+    if gap <= max(LEARNED * (1.0 - share), MARGIN) or (share > 1.0 - MARGIN and error2 < 2.0 * baseline2):
         return "it learns what its rows allow", False
     lost = f"it has an error of {100 * error2 / baseline2:.0f}% of the variance of y, where its rows allow {100 * share:.0f}%"
     return f"{lost}: {cause(tracker, sizes)}", True
@@ -99,39 +99,16 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
 
     With features in units of their size, and in O(nnz) a step, whatever the tracker's scheme is.
     """
-    if isinstance(X, np.ndarray):
-        sizes = np.sqrt(np.einsum("ij,ij->j", X, X) / max(len(y), 1))
-        X = X * np.divide(1.0, sizes, out=np.zeros(sizes.size), where=sizes > 0.0)
-    else:  # by the features that these rows have
-        sizes = np.sqrt(np.bincount(X.indices, X.data * X.data, X.shape[1]) / max(len(y), 1))
-        here, used = sizes[X.indices], sizes > 0.0
-        data = np.divide(X.data, here, out=np.zeros(here.size), where=here > 0.0)
-        place = np.maximum(np.cumsum(used) - 1, 0)[X.indices]
-        X = type(X)((data, place, X.indptr), shape=(len(y), max(int(used.sum()), 1)))
-    theta = solved(X[0::2], y[0::2])
+    from scipy.sparse.linalg import lsqr  # which takes long to load, and few need it
+
+    squares = X * X if isinstance(X, np.ndarray) else X.multiply(X)
+    sizes = np.sqrt(np.asarray(squares.sum(axis=0)).ravel() / len(y))
+    used = np.flatnonzero(sizes) if sizes.any() else [0]
+    X = X[:, used] @ sp.diags_array(1.0 / np.maximum(sizes[used], 1e-300))
+    theta = lsqr(X[0::2], y[0::2], damp=1.0, atol=0.0, btol=0.0, iter_lim=ROUNDS)[0]
     left, around = y[1::2] - X[1::2] @ theta, y[1::2] - y[0::2].mean()
     total = float(around @ around)
     return float(left @ left) / total if total > 0.0 else 1.0, sizes
-
-
-def solved(X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least squares with a ridge of 1, nearly: conjugate gradients (CGLS), without what scipy.sparse.linalg takes to load."""
-    theta, left = np.zeros(X.shape[1]), np.array(y)
-    XT = X.T
-    slope = XT @ left
-    direction, size = slope, float(slope @ slope)
-    enough = 1e-20 * size
-    for _ in range(ROUNDS):
-        if size <= enough:
-            break
-        along = X @ direction
-        step = size / float(along @ along + direction @ direction)
-        theta += step * direction
-        left -= step * along
-        slope = XT @ left - theta
-        before, size = size, float(slope @ slope)
-        direction = slope + size / before * direction
-    return theta
 
 
 def cause(tracker: Machine, sizes: NDArray[np.float64]) -> str:
