@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from driftls import persistence
 from driftls.errors import CorruptFileError, FileFormatError, SettingsError
-from driftls.history.rows import CLOSED, DENSE, SPARSE, Array, History
+from driftls.history.rows import CLOSED, Array, History
 from driftls.kernels.learn import GROWING
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import COUNTS
-from driftls.persistence import expect, whole
+from driftls.persistence import whole
 from driftls.units import Change
+
+VERSION = 2  # of a folder
+HEAD = ("version", "dim", "sparse", "changes", *(COUNTS.names or ()))  # of its settings, whole numbers of 64 bits
+CHANGES = HEAD.index("changes")  # how often rows were rewritten in other units
+RESTORE = "Restore the folder from a copy."
 
 
 class Mapped(History):
@@ -49,16 +53,14 @@ class Mapped(History):
         if self.dim:
             super().open(dim, sparse)  # says that it serves one tracker
         with self._taken():
-            if (self.path / "settings").exists() and self._told()[2] > 0:
+            if (self.path / "settings").exists() and self._told()["held"]:
                 raise SettingsError(
                     f"{self.path} already holds rows. Load the tracker that was saved with them, choose another "
                     "folder, or learn them anew: X, y = Mapped.read(path); tracker.partial_fit(X, y)."
                 )
-            (self.path / "settings").unlink(missing_ok=True)
-            self._map_counts()
-            self.counts.memory[:], self._changes[0] = 0, 0
+            self._map_head()
+            self._head[:] = VERSION, dim, sparse, *[0] * (len(HEAD) - 3)
             super().open(dim, sparse)
-            persistence.write(self.path / "settings", {}, {"shape": np.array([dim, sparse])})
 
     @contextlib.contextmanager
     def _taken(self) -> Iterator[None]:
@@ -89,10 +91,10 @@ class Mapped(History):
             "the files of a Mapped history keep their number of features. Hash them: Features(dim=...)."
         )
 
-    def _map_counts(self) -> None:
-        """Counters lie in files: a process that is killed leaves those of its last whole row."""
-        memory = self._sized("counts", (len(COUNTS.names or ()),), np.int64)
-        self.counts, self._changes = Frame(COUNTS, memory.view(COUNTS)), self._sized("changes", (1,), np.int64)
+    def _map_head(self) -> None:
+        """Counters lie in a file: a process that is killed leaves those of its last whole row."""
+        self._head = self._sized("settings", (len(HEAD),), np.int64)
+        self.counts = Frame(COUNTS, self._head[-len(COUNTS.names or ()) :].view(COUNTS))
 
     def unopen(self) -> None:
         self.counts = Frame(COUNTS)
@@ -107,29 +109,26 @@ class Mapped(History):
         self.frame.set(count=held, room=0)  # where the tracker still looks: no room, so it asks, and is told
         counts = Frame(COUNTS)
         counts.set(kind=self.kind, held=held, seen=seen)
-        self._mapped, self.counts, self.closed = (self.arrays, self.counts), counts, True
+        self.counts, self.closed = counts, True
         if self._release is not None:
             self._release()
 
     def flush(self) -> None:
         """Have the operating system write everything to disk now: rows first, then their count."""
         array: Any
-        for array in (*self.arrays.values(), self.counts.memory):
-            while array is not None and not isinstance(array, np.memmap):
-                array = array.base
-            if array is not None:
-                array.flush()
+        for array in (*self.arrays.values(), *([self._head] if self.dim else [])):
+            array.flush()
 
     def change_units(self, change: Change) -> None:
         if len(self):
-            self._changes[0] += 1  # first: a process that ends meanwhile leaves rows that fit no tracker
+            self._head[CHANGES] += 1  # first: a process that ends meanwhile leaves rows that fit no tracker
         super().change_units(change)
 
     def header(self) -> dict[str, Any]:
         if self.closed and len(self):
             raise SettingsError(CLOSED)
         self.flush()
-        changes = int(self._changes[0]) if self.dim else 0
+        changes = int(self._head[CHANGES]) if self.dim else 0
         return {**super().header(), "path": str(self.path.resolve()), "changes": changes}
 
     def saved_arrays(self) -> dict[str, Array]:
@@ -139,48 +138,46 @@ class Mapped(History):
         found, held = self._told(), whole(header, "held")
         with self._taken():
             wrong = ""
-            if found[:2] != (dim, sparse):
-                wrong = f"holds rows of another tracker, of {found[0]} features. Check the folder's name."
-            elif found[2] < held:
-                wrong = f"holds {found[2]} rows, but the tracker was saved with {held}. Restore the folder from a copy."
+            if (found["dim"], found["sparse"]) != (dim, sparse):
+                wrong = f"holds rows of another tracker, of {found['dim']} features. Check the folder's name."
+            elif found["held"] < held:
+                wrong = f"holds {found['held']} rows, but the tracker was saved with {held}. {RESTORE}"
+            elif self._told()["changes"] != header.get("changes", 0):
+                wrong = (
+                    "has rows that were rewritten in other units after the tracker was saved. Load a later save, or "
+                    "learn them anew; with scale=False, intercept=False they stay as they are."
+                )
             if wrong:
                 raise FileFormatError(f"{self.path} {wrong}")
             self.dim, self.sparse = dim, sparse
             rows = self._rows(held)
-            self._map_counts()
-            if int(self._changes[0]) != header.get("changes", 0):
-                raise FileFormatError(
-                    f"the rows of {self.path} were rewritten in other units after the tracker was saved. Load a later "
-                    "save, or learn them anew; with scale=False, intercept=False they stay as they are."
-                )
+            self._map_head()
             # a process that ended while files grew may have left some of them shorter, beyond what is held
-            size = {name: (self.path / name).stat().st_size for name in rows}
-            self._resize(max(size["y"] // 8, held), size.get("indices", 0) // 4)
+            self._resize(max(self._size("y") // 8, held), self._size("indices") // 4)
             used = rows["indices"].size if sparse else 0
             self.counts.set(held=held, seen=max(whole(header, "seen"), held), used=used)
 
-    def _told(self) -> tuple[int, bool, int]:
-        """Dimension and kind of the folder's rows, and how many it says that it holds."""
+    def _told(self) -> dict[str, int]:
+        """What the folder says of itself."""
         if not (self.path / "settings").exists():
             raise FileFormatError(f"{self.path} holds no rows: settings is missing. Check the folder's name.")
-        _, settings = persistence.read(self.path / "settings")
-        dim, sparse = expect(settings, "shape", (2,), np.int64).tolist()
-        names = ["counts", *(SPARSE if sparse else DENSE)]
-        missing = [name for name in names if not (self.path / name).is_file()]
-        if missing:
-            raise FileFormatError(f"{self.path}: {', '.join(missing)} is missing. Restore the folder from a copy.")
-        counts = np.fromfile(self.path / "counts", dtype=np.int64)
-        return dim, bool(sparse), max(int(counts[2]), 0) if counts.size == len(COUNTS.names or ()) else 0
+        found = np.fromfile(self.path / "settings", np.int64)
+        if found.size != len(HEAD) or found[0] != VERSION or found.min() < 0:
+            raise FileFormatError(f"{self.path}: settings is damaged, or of another version of driftls. {RESTORE}")
+        return dict(zip(HEAD, found.tolist()))
+
+    def _size(self, name: str) -> int:
+        file = self.path / name
+        return file.stat().st_size if file.exists() else 0
 
     def _rows(self, held: int) -> dict[str, Array]:
         """The files as far as `held` rows use them; what is too short or leads astray is refused."""
 
         def column(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-            file, size = self.path / name, int(np.prod(shape)) * np.dtype(dtype).itemsize
-            found = file.stat().st_size
+            found, size = self._size(name), int(np.prod(shape)) * np.dtype(dtype).itemsize
             if found < size:
-                raise CorruptFileError(f"{file}: has {found} of at least {size} bytes. Restore the folder from a copy.")
-            return np.memmap(file, dtype=dtype, mode="r", shape=shape) if size else np.empty(shape, dtype)
+                raise CorruptFileError(f"{self.path / name}: has {found} of at least {size} bytes. {RESTORE}")
+            return np.memmap(self.path / name, dtype, "r", shape=shape) if size else np.empty(shape, dtype)
 
         rows = {"y": column("y", (held,), np.float64)}
         if not self.sparse:
@@ -189,16 +186,16 @@ class Mapped(History):
         good, used = bool((start >= 0).all() and (start <= stop).all()), int(stop.max(initial=0))
         index = column("indices", (used if good else 0,), np.int32)
         if not good or (used and not 0 <= index.min() <= index.max() < self.dim):
-            raise CorruptFileError(f"{self.path}: rows do not lie within its files. Restore it from a copy.")
+            raise CorruptFileError(f"{self.path}: rows do not lie within its files. {RESTORE}")
         return rows | {"start": start, "stop": stop, "indices": index, "values": column("values", (used,), np.float64)}
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> tuple[Any, NDArray[np.float64]]:
         """X and y of a folder's rows, copied into memory; its tracker may be learning meanwhile."""
         folder = cls(path)
-        folder.dim, folder.sparse, held = folder._told()  # counted first, and read then: files only grow
-        folder.counts["held"] = held
-        folder.arrays = folder._rows(held)
+        found = folder._told()  # counted first, and read then: files only grow
+        folder.dim, folder.sparse, folder.counts["held"] = found["dim"], bool(found["sparse"]), found["held"]
+        folder.arrays = folder._rows(found["held"])
         return folder.matrix()
 
 
