@@ -218,7 +218,7 @@ def test_a_target_without_rows_is_refused_with_advice():
 
 def test_a_tracker_with_rows_on_disk_cannot_be_copied(tmp_path):
     tracker = SAGA(2, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(np.eye(2), [1.0, 2.0])
-    with pytest.raises(SettingsError, match="its folder has one owner"):
+    with pytest.raises(SettingsError, match="in use by another tracker"):
         copy.deepcopy(tracker)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from driftls import schedules
 from driftls.draws import TAPE, Seed
 from driftls.errors import CorruptFileError, DimensionError, SettingsError
-from driftls.history import History, Mapped, from_header
+from driftls.history import History, from_header
 from driftls.inputs import Rows, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels import learn as kernels
 from driftls.persistence import checked, expect
@@ -30,6 +30,12 @@ class TrackingError(NamedTuple):
 
     absolute: float
     relative: float
+
+    @classmethod
+    def between(cls, found: NDArray[np.float64], exact: NDArray[np.float64]) -> TrackingError:
+        """How far what was found is from what is exact."""
+        absolute, size = float(np.linalg.norm(found - exact)), float(np.linalg.norm(exact))
+        return cls(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
 
 
 class Tracker(Machine):
@@ -203,9 +209,7 @@ class Tracker(Machine):
     def tracking_error(self) -> TrackingError:
         """||theta - target.theta||, absolute and relative to ||target.theta||."""
         with self.lock:
-            exact = self.target.coefficients()
-            absolute, size = float(np.linalg.norm(self.coefficients() - exact)), float(np.linalg.norm(exact))
-        return TrackingError(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
+            return TrackingError.between(self.coefficients(), self.target.coefficients())
 
     @property
     def health(self) -> Health:
@@ -294,13 +298,6 @@ class Tracker(Machine):
     def settings(self) -> dict[str, Any]:
         """What the constructor takes, but for history and seed."""
         return {name: getattr(self, name) for name in ("dim", *self.takes)}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if isinstance(self.history, Mapped):
-            raise SettingsError(
-                "a tracker over a Mapped history cannot be copied: its folder has one owner. Use save()."
-            )
-        return super().__reduce__()
 
     def _schedules(self) -> dict[str, Any]:
         return {name: value for name, value in self.settings().items() if name in SCHEDULES}

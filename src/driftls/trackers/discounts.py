@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from copy import copy
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self
 
@@ -63,21 +62,21 @@ class AutoDiscount(Saveable):
     draws_rows: ClassVar[bool] = False
 
     def __init__(self, dim: int, *, discounts: Any = None, **settings: Any) -> None:
-        self.dim = whole_number(dim, "dim", 1)
-        if settings.pop("history", None) is not None:
-            raise SettingsError("AutoDiscount forgets by discounts and keeps no rows. Drop history=.")
-        if wrong := [name for name in ("discount", "seed") if name in settings]:
+        dim = whole_number(dim, "dim", 1)
+        if wrong := settings.keys() & {"discount", "history", "seed"}:
             raise SettingsError(
-                f"AutoDiscount has no setting {wrong[0]!r}: it has several discounts, and draws nothing."
+                f"AutoDiscount has no setting {min(wrong)!r}: it has several discounts, keeps no rows and draws nothing."
             )
-        discounts = discounts.tolist() if isinstance(discounts, np.ndarray) else discounts
         if discounts is None:
-            discounts = [1.0, *(1.0 - 1.0 / (rows * (self.dim + 1)) for rows in MEMORIES)]
-        if not isinstance(discounts, list | tuple) or len(discounts) < 2:
+            discounts = [1.0, *(1.0 - 1.0 / (rows * (dim + 1)) for rows in MEMORIES)]
+        if not isinstance(discounts, list | tuple | np.ndarray) or len(discounts) < 2:
             raise SettingsError(f"discounts must be at least two numbers in (0, 1], got {discounts!r}.")
-        self.trackers = [CD(self.dim, discount=discount, **{"steps": STEPS, **settings}) for discount in discounts]
-        self.weights, self.noise = [1.0 / len(discounts)] * len(discounts), 0.0
-        self.lock = threading.RLock()
+        self._stand([CD(dim, discount=discount, **{"steps": STEPS, **settings}) for discount in discounts])
+
+    def _stand(self, trackers: list[CD], weights: list[float] | None = None, noise: float = 0.0) -> Self:
+        self.trackers, self.dim, self.noise, self.lock = trackers, trackers[0].dim, noise, threading.RLock()
+        self.weights = [1.0 / len(trackers)] * len(trackers) if weights is None else weights
+        return self
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -157,9 +156,7 @@ class AutoDiscount(Saveable):
         """How far theta is from the same mean of exact solutions, absolute and relative."""
         with self.lock:
             exact = self._mean(tracker.target.coefficients() for tracker in self.trackers)
-            far = self._mean(tracker.coefficients() for tracker in self.trackers) - exact
-        absolute, size = float(np.linalg.norm(far)), float(np.linalg.norm(exact))
-        return TrackingError(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
+            return TrackingError.between(self._mean(tracker.coefficients() for tracker in self.trackers), exact)
 
     @property
     def health(self) -> Health:
@@ -195,27 +192,21 @@ class AutoDiscount(Saveable):
     @classmethod
     def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
         """What `snapshot` wrote down."""
-        made = cls.__new__(cls)
         given = [header[name] for name in ("trackers", "weights", "noise")]
-        parts, weights, made.noise = checked(given, tuple[list[dict[str, Any]], list[Positive], Positive])
+        parts, weights, noise = checked(given, tuple[list[dict[str, Any]], list[Positive], Positive])
         if not len(parts) == len(weights) > 1 or not sum(weights) > 0.0:
             raise CorruptFileError(f"{weights} are no weights of {len(parts)} trackers. Restore the file from a copy.")
-        made.lock, made.weights = threading.RLock(), weights
-        made.trackers = [CD.from_snapshot(one, group(arrays, f"{k}."), **functions) for k, one in enumerate(parts)]
-        made.dim = made.trackers[0].dim
-        if len({(one.dim, one.sparse, len(one)) for one in made.trackers}) > 1:
+        trackers = [CD.from_snapshot(one, group(arrays, f"{k}."), **functions) for k, one in enumerate(parts)]
+        if len({(one.dim, one.sparse, len(one)) for one in trackers}) > 1:
             raise CorruptFileError("the trackers do not follow the same rows. Restore the file from a copy.")
-        return made
+        return cls.__new__(cls)._stand(trackers, weights, noise)
 
     def functions(self) -> dict[str, Any]:
         return self.trackers[0].functions()
 
     def fresh(self, seed: Seed = None) -> Self:
         """A new one with the same settings, that has seen nothing; it draws nothing, whatever the seed."""
-        made = copy(self)
-        made.trackers, made.noise = [tracker.fresh() for tracker in self.trackers], 0.0
-        made.weights = [1.0 / len(made.trackers)] * len(made.trackers)
-        return made
+        return type(self).__new__(type(self))._stand([tracker.fresh() for tracker in self.trackers])
 
     def __repr__(self) -> str:
         return f"AutoDiscount({self.dim}, discounts={[each.discount for each in self.trackers]}), n={len(self)}"
