@@ -536,17 +536,16 @@ def threads(seconds: float, seed: int) -> int:
     """Four threads, any mix of calls, on every tracker and policy in turn, against the order in which they had the lock."""
     import cases
     import policy_cases
-    from driftls.testing import policies, trackers
-    from driftls.testing.common import threads_take_turns
+    from turns import POLICY, TRACKER, threads_take_turns
 
     warnings.simplefilter("ignore")
-    jobs = [(trackers.LIFE, cases.name(case), partial(cases.make, case)) for case in cases.CASES]
-    jobs += [(policies.LIFE, name, make) for name, make in policy_cases.CASES.items()]
+    jobs = [(TRACKER, cases.name(case), partial(cases.make, case)) for case in cases.CASES]
+    jobs += [(POLICY, name, make) for name, make in policy_cases.CASES.items()]
     end, calls, found = time.monotonic() + seconds, 0, 0
     while time.monotonic() < end:
-        for life, name, make in jobs:
+        for turns, name, make in jobs:
             try:
-                threads_take_turns(life, make, workers=4, calls=25, seed=seed)
+                threads_take_turns(turns, make, workers=4, calls=25, seed=seed)
             except Exception as error:
                 found += 1
                 print(f"{name}, seed {seed}: {type(error).__name__}: {error}", flush=True)

@@ -22,6 +22,7 @@ from driftls.testing.common import (
     the_seed_decides,
 )
 from policy_cases import CASES, DIM
+from turns import POLICY, threads_take_turns
 
 KEYS = [["list"], {}, float("nan"), np.arange(2)]
 IDS = [
@@ -98,8 +99,12 @@ def rewards_may_come_in_any_form(make):
             same(straight, policy, f"reward {form!r}")
 
 
+def calls_from_threads_take_turns(make):
+    threads_take_turns(POLICY, make)
+
+
 EVERY_CHECK = [check for check in POLICY_CHECKS if check.__name__ != "a_refused_call_changes_nothing"]
-EVERY_CHECK += [no_bad_call_changes_anything, rewards_may_come_in_any_form]
+EVERY_CHECK += [calls_from_threads_take_turns, no_bad_call_changes_anything, rewards_may_come_in_any_form]
 
 
 @pytest.mark.parametrize("check", EVERY_CHECK, ids=lambda check: check.__name__)

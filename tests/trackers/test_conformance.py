@@ -15,6 +15,7 @@ from driftls.testing import TRACKER_CHECKS
 from driftls.testing import trackers as checks
 from driftls.testing.common import LAYOUTS, a_question_changes_nothing, a_refused_call_changes_nothing, good_rows, same
 from driftls.trackers import CD, GD, OLS, RLS, SAG, SAGA, SVRG, AutoDiscount, Diagonal
+from turns import TRACKER, threads_take_turns
 
 every = pytest.mark.parametrize(("case", "history"), combinations(), ids=[name(*both) for both in combinations()])
 
@@ -70,14 +71,23 @@ def the_history_holds_what_it_says(make):
             assert len(place) == min(most, len(y))
 
 
+def calls_from_threads_take_turns(make):
+    threads_take_turns(TRACKER, make)
+
+
 EVERY_CHECK = [check for check in TRACKER_CHECKS if check.__name__ != "a_refused_call_changes_nothing"]
-EVERY_CHECK += [no_bad_call_changes_anything, every_form_of_numbers_is_read, the_history_holds_what_it_says]
+EVERY_CHECK += [
+    calls_from_threads_take_turns,
+    no_bad_call_changes_anything,
+    every_form_of_numbers_is_read,
+    the_history_holds_what_it_says,
+]
 # These look at what is passed, and at the lock, which no history decides.
 ONCE = {
     "no_bad_call_changes_anything",
     "every_form_of_numbers_is_read",
     "a_question_changes_nothing",
-    "threads_take_turns",
+    "calls_from_threads_take_turns",
 }
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from driftls.history import Mapped
-from driftls.testing.common import hasty_threads
 from driftls.testing.trackers import same_tracker
 from driftls.trackers import RAW, RLS, SAGA
+from turns import hasty_threads
 
 
 def together(*calls):

@@ -1,4 +1,4 @@
-"""What trackers and policies must do alike: follow their seed, go on from a copy, refuse without a trace, take turns."""
+"""What trackers and policies must do alike: follow their seed, go on from a copy, refuse without a trace."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import pickle
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial, update_wrapper
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,8 +29,6 @@ class Life(NamedTuple):
     teach: Callable[[Any, int, int, Layout], list[Any]]  # rows or rounds from the first to before the last: the answers
     questions: Callable[[Any, Layout], Iterator[Callable[[], Any]]]
     bad_calls: Callable[[Any, Layout], Iterator[tuple[str, Callable[[], Any]]]]
-    act: Callable[[Any, int, Layout], Any]  # one of several calls, by number, that may change it; 1 learns one row
-    look: Callable[[Any, int, Layout], Any]  # one that changes nothing
 
 
 def good_rows(dim: int, count: int = 60, *, seed: int = 5) -> tuple[Any, Any]:
@@ -170,48 +167,10 @@ def _goes_on(life: Life, make: Make, stage: str, thing: Any, layout: Layout) -> 
     assert life.teach(thing, 15, 30, layout) == life.teach(clean, 15, 30, layout), f"something changed, {stage}"
 
 
-@contextmanager
-def hasty_threads() -> Iterator[None]:
-    """Have threads change places as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
-def threads_take_turns(life: Life, make: Make, workers: int = 4, calls: int = 12, seed: int = 0) -> None:
-    """Any mix of calls from several threads equals some order of them: that in which they had the lock.
-
-    And calls that are all alike, from threads that nobody holds back: each of them counts once.
-    """
-    for layout in LAYOUTS:
-        for mixed in (True, False):
-            thing, serial = make(), make()
-            log: list[Any] = []
-            for one in (thing, serial):
-                life.teach(one, 0, 3, layout)
-
-            def work(
-                worker: int, thing: Any = thing, layout: Any = layout, mixed: bool = mixed, log: Any = log
-            ) -> None:
-                for number in np.random.default_rng([seed, worker]).integers(0, 1000, calls).tolist():
-                    with thing.lock if mixed else nullcontext():  # so that the order is known; calls take it again
-                        log.append((number if mixed else 1, life.act(thing, number if mixed else 1, layout)))
-                    life.look(thing, number, layout)
-
-            with hasty_threads(), ThreadPoolExecutor(workers) as pool:
-                list(pool.map(work, range(workers)))
-            for number, found in log:
-                assert life.act(serial, number, layout) == found, "no order of calls answers so"
-            same(serial, thing, "threads and their order of calls")
-
-
 def checks(life: Life) -> list[Check]:
     """All of these, for things that are treated so."""
     found = (
-        *(the_seed_decides, resuming_equals_never_having_stopped, threads_take_turns),
+        *(the_seed_decides, resuming_equals_never_having_stopped),
         *(a_question_changes_nothing, a_refused_call_changes_nothing),
     )
     return [update_wrapper(partial(check, life), check) for check in found]

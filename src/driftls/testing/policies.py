@@ -102,24 +102,7 @@ def _bad_calls(policy: Any, layout: Layout) -> Iterator[tuple[str, Callable[[], 
             yield f"{call.func.__name__}, {argument}={wrong!r:.60}", partial(call, **{argument: wrong})
 
 
-def _act(policy: Any, number: int, layout: Layout) -> Any:
-    """Choose, learn, or both."""
-    arms, ids, _ = next(rounds(policy, 1, layout, number % 10))
-    chosen = policy.choose(arms, ids=ids) if number % 3 != 1 else 0
-    if number % 3:
-        policy.learn(arms, number / 1000.0, arm=chosen, ids=ids)
-    return chosen
-
-
-def _look(policy: Any, number: int, layout: Layout) -> None:
-    arms, ids, _ = next(rounds(policy, 1, layout, number % 10))
-    if number % 2 and not policy.width.samples:
-        assert policy.scores(arms, ids=ids).shape == (len(ids),)
-    else:
-        assert copy_of(policy).dim == policy.dim
-
-
-LIFE = Life(_teach, _questions, _bad_calls, _act, _look)
+LIFE = Life(_teach, _questions, _bad_calls)
 
 
 # -- checks ----------------------------------------------------------------------------------------------------------

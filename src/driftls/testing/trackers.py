@@ -62,30 +62,11 @@ def _bad_calls(tracker: Tracker, layout: Layout) -> Iterator[tuple[str, Callable
         yield f"update, y = {wrong!r}", partial(tracker.update, x, wrong)
 
 
-def _row(x: Any, layout: Layout) -> Any:
+def one_row(x: Any, layout: Layout) -> Any:
     return layout(x[None]) if layout is sp.csr_array else x
 
 
-def _act(tracker: Tracker, number: int, layout: Layout) -> Any:
-    X, y = good_rows(tracker.dim)
-    n = number % 50
-    if number % 3 == 0:
-        tracker.partial_fit(layout(X[n : n + 3]), y[n : n + 3])
-    elif number % 3 == 1:
-        tracker.update(_row(X[n], layout), float(y[n]))
-    return tracker.predict(layout(X[n : n + 2])).tobytes() if number % 3 == 2 else None
-
-
-def _look(tracker: Tracker, number: int, layout: Layout) -> None:
-    if number % 3 == 0:
-        assert np.isfinite(tracker.theta).all()
-    elif number % 3 == 1:
-        tracker.predict(layout(good_rows(tracker.dim, 2)[0]))
-    else:
-        assert len(copy_of(tracker)) <= len(tracker)
-
-
-LIFE = Life(_teach, _questions, _bad_calls, _act, _look)
+LIFE = Life(_teach, _questions, _bad_calls)
 
 
 def same_tracker(one: Tracker, two: Tracker, what: str) -> None:
@@ -124,13 +105,13 @@ def rows_agree_however_they_are_given(make: Make) -> None:
     for layout, other in (LAYOUTS, LAYOUTS[::-1]):
         block, single, ragged = make().partial_fit(layout(X), y), make(), make()
         for x, reward in zip(X, y):
-            single.update(_row(x, layout), float(reward))
+            single.update(one_row(x, layout), float(reward))
         for first, last in [(0, 1), (1, 8), (8, 9), (9, 40), (40, 40), (40, len(y))]:
             ragged.partial_fit(layout(X[first:last]), y[first:last])
         mixed = make().partial_fit(layout(X[:20]), y[:20])
         mixed.partial_fit(other(X[20:40]), y[20:40]).partial_fit(layout(X[40:50]), y[40:50])
         for x, reward in zip(X[50:], y[50:]):
-            mixed.update(_row(x, other), float(reward))
+            mixed.update(one_row(x, other), float(reward))
         for name, tracker in {"single rows": single, "ragged blocks": ragged, "mixed rows": mixed}.items():
             same_tracker(block, tracker, f"{name} and a block")
 
