@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from driftls.errors import CorruptFileError, SettingsError
 
-__all__ = ["Draws", "Seed"]
-
 Seed = int | None | np.random.SeedSequence | np.random.Generator
 TAPE = 8192
 MOST = 1 << 24

@@ -7,13 +7,6 @@ from __future__ import annotations
 
 import errno
 
-__all__ = [
-    "ColumnWarning", "ConditioningWarning", "CorruptFileError", "DimensionError", "DivergenceError", "DriftlsError",
-    "FileFormatError", "InputError", "LearningWarning", "LogFormatError", "MissingExtraError", "MissingFileError",
-    "MissingNumberWarning", "NewerFileError", "OlderFileError", "SettingsError", "StorageError", "TruncatedFileError",
-    "missing_extra", "storage_error",
-]  # fmt: skip
-
 
 class DriftlsError(Exception):
     """The base of all errors that driftls raises on purpose."""

@@ -35,8 +35,6 @@ from driftls.errors import (
     storage_error,
 )
 
-__all__ = ["FORMAT", "VERSION", "Saveable", "atomic", "checked", "expect", "make_folder", "read", "reading", "write"]
-
 FORMAT = "driftls"
 VERSION = 2  # the only one that is read; 0.1 wrote 1
 LONGEST = 100_000_000  # bytes of a header, which is safetensors' own limit

@@ -17,6 +17,8 @@ from driftls.testing import policies as checks
 from driftls.testing.common import (
     a_question_changes_nothing,
     a_refused_call_changes_nothing,
+    copy_of,
+    refused,
     resuming_equals_never_having_stopped,
     same,
     the_seed_decides,
@@ -103,8 +105,38 @@ def calls_from_threads_take_turns(make):
     threads_take_turns(POLICY, make)
 
 
+def keys_keep_choices_until_their_rewards_come(make):
+    """In any order, across a file, each of them once; the same as passing the arms again."""
+    keys = ["text", 7, -1.5, ("a", 1), ("nested", ("b", 2.0)), np.int64(9), "", 0]
+    for kind in checks.LAYOUTS:
+        straight, keyed = make(), make()
+        checks.played(straight, 10, kind)
+        checks.played(keyed, 10, kind)
+        waiting = list(checks.rounds(keyed, 8, kind, 10))
+        for key, (arms, ids, _) in zip(keys, waiting):
+            assert keyed.choose(arms, ids=ids, key=key) == straight.choose(arms, ids=ids), "a key changed the choice"
+        chosen = [keyed.keys.choice(key).name[0] for key in keys]
+        keyed = copy_of(keyed)
+        for n in (5, 0, 7, 3, 1):
+            arms, ids, rewards = waiting[n]
+            k = ids.index(chosen[n])
+            keyed.learn(reward=float(rewards[k]), key=keys[n])
+            straight.learn(arms, float(rewards[k]), arm=k, ids=ids)
+            refused("a reward that came twice", partial(keyed.learn, reward=1.0, key=keys[n]))
+        refused("a key that was used", partial(keyed.choose, waiting[5].arms, ids=waiting[5].ids, key="text"))
+        assert len(keyed.keys.waiting) == 3
+        assert checks.played(keyed, 15, kind, 20) == checks.played(straight, 15, kind, 20), (
+            "late rewards taught something else"
+        )
+
+
 EVERY_CHECK = [check for check in POLICY_CHECKS if check.__name__ != "a_refused_call_changes_nothing"]
-EVERY_CHECK += [calls_from_threads_take_turns, no_bad_call_changes_anything, rewards_may_come_in_any_form]
+EVERY_CHECK += [
+    calls_from_threads_take_turns,
+    no_bad_call_changes_anything,
+    rewards_may_come_in_any_form,
+    keys_keep_choices_until_their_rewards_come,
+]
 
 
 @pytest.mark.parametrize("check", EVERY_CHECK, ids=lambda check: check.__name__)

@@ -17,9 +17,7 @@ from driftls.testing.common import (
     Life,
     Make,
     bad_matrices,
-    copy_of,
     good_rows,
-    refused,
     same,
     stages,
 )
@@ -162,32 +160,8 @@ def only_allowed_arms_are_chosen(make: Make) -> None:
                 assert not policy.probabilities(arms, ids=ids, allowed=mask)[~mask].any()
 
 
-def keys_keep_choices_until_their_rewards_come(make: Make) -> None:
-    """In any order, across a file, each of them once; the same as passing the arms again."""
-    keys: list[Any] = ["text", 7, -1.5, ("a", 1), ("nested", ("b", 2.0)), np.int64(9), "", 0]
-    for kind in LAYOUTS:
-        straight, keyed = make(), make()
-        played(straight, 10, kind)
-        played(keyed, 10, kind)
-        waiting = list(rounds(keyed, 8, kind, 10))
-        for key, (arms, ids, _) in zip(keys, waiting):
-            assert keyed.choose(arms, ids=ids, key=key) == straight.choose(arms, ids=ids), "a key changed the choice"
-        chosen = [keyed.keys.choice(key).name[0] for key in keys]
-        keyed = copy_of(keyed)
-        for n in (5, 0, 7, 3, 1):
-            arms, ids, rewards = waiting[n]
-            k = ids.index(chosen[n])
-            keyed.learn(reward=float(rewards[k]), key=keys[n])
-            straight.learn(arms, float(rewards[k]), arm=k, ids=ids)
-            refused("a reward that came twice", partial(keyed.learn, reward=1.0, key=keys[n]))
-        refused("a key that was used", partial(keyed.choose, waiting[5].arms, ids=waiting[5].ids, key="text"))
-        assert len(keyed.keys.waiting) == 3
-        assert played(keyed, 15, kind, 20) == played(straight, 15, kind, 20), "late rewards taught something else"
-
-
 POLICY_CHECKS: list[Check] = [
-    *(play_equals_choose_and_learn, scores_decide, only_allowed_arms_are_chosen),
-    *(keys_keep_choices_until_their_rewards_come, *common.checks(LIFE)),
+    *(play_equals_choose_and_learn, scores_decide, only_allowed_arms_are_chosen, *common.checks(LIFE)),
 ]
 
 

@@ -125,8 +125,7 @@ def cause(tracker: Machine, sizes: NDArray[np.float64]) -> str:
     if not isinstance(tracker.step_size, Normalised):
         gamma = float(tracker.step_size(max(len(tracker), 1)))
         reach = gamma * float(used @ used)
-        if reach < 0.02:
-            return f"a step of {gamma:.3g} is too small for rows of this size. Use step_size=Normalised(1/3)"
-        if reach > 0.5:
-            return f"a step of {gamma:.3g} is too large for rows of this size. Use step_size=Normalised(1/3)"
+        if not 0.02 <= reach <= 0.5:
+            kind = "small" if reach < 0.02 else "large"
+            return f"a step of {gamma:.3g} is too {kind} for rows of this size. Use step_size=Normalised(1/3)"
     return f"{tracker.steps} steps a row are too few. Take more (steps={4 * tracker.steps}), SAGA, or CD where d^2 fits"

@@ -228,11 +228,9 @@ class SVRG(StochasticTracker):
         coords, at, other = self._state["coords"], change.learned, 1 if self.anchor == "average" else 2
         self._largest_rows()
         coords[0][at], coords[other][at] = theta, change.theta(coords[other][at])
-        if self.anchor == "average":
-            self.attend()
-        else:
+        if self.anchor != "average":
             self.frame.set(p=1.0, q=0.0, a=1.0, b=0.0)
-            self.attend()
+        self.attend()
 
 
 class _TableTracker(StochasticTracker):
