@@ -71,6 +71,17 @@ def the_history_holds_what_it_says(make):
             assert len(place) == min(most, len(y))
 
 
+def pairs_of_any_integers_are_sparse_rows(make):
+    X, y = good_rows(make().dim)
+    sparse = make().partial_fit(sp.csr_array(X), y)
+    for whole in (np.int32, np.int64, list):
+        pairs = make()
+        for x, reward in zip(X, y):
+            at = np.flatnonzero(x)
+            pairs.update((at.tolist(), x[at].tolist()) if whole is list else (at.astype(whole), x[at]), float(reward))
+        same(pairs, sparse, "pairs and sparse rows")
+
+
 def calls_from_threads_take_turns(make):
     threads_take_turns(TRACKER, make)
 
@@ -88,6 +99,7 @@ ONCE = {
     "every_form_of_numbers_is_read",
     "a_question_changes_nothing",
     "calls_from_threads_take_turns",
+    "pairs_of_any_integers_are_sparse_rows",
 }
 
 

@@ -196,24 +196,23 @@ class History:
             raise CorruptFileError(f"the history says that it holds {held} of {seen} rows, more than it can.")
         expect(arrays, "y", (held,), np.float64)
         used = len(arrays.get("indices", ())) if sparse else 0
-        if sparse and not within(arrays, held, used, dim):
-            raise CorruptFileError(f"the history's rows do not lie within its entries, or within 0 ... {dim - 1}.")
         expect(arrays, "values", (used,) if sparse else (held, dim), np.float64)
         self.reserve(held, used)
-        self._kept.fill(*self._kept.read({}, arrays, rows=held, entries=used))
+        _, rows = self._kept.read({}, arrays, rows=held, entries=used)
+        if sparse and not within(rows["start"], rows["stop"], rows["indices"], dim):
+            raise CorruptFileError(f"the history's rows do not lie within its entries, or within 0 ... {dim - 1}.")
+        self._kept.fill({}, rows)
         self.counts.set(seen=seen, held=held, used=used)
 
 
-def within(arrays: dict[str, Array], held: int, used: int, dim: int) -> bool:
-    """Whether so many sparse rows fill so many entries, and their indices increase within `dim` features."""
-    start, stop = (expect(arrays, name, (held,), np.int64) for name in ("start", "stop"))
-    index = expect(arrays, "indices", (used,), np.int32)
+def within(start: Array, stop: Array, index: Array, dim: int) -> bool:
+    """Whether rows from `start` to `stop` fill all entries, one behind the other, and their indices increase within `dim`."""
     edges = np.append(0, stop)
-    if edges[-1] != used or (start != edges[:-1]).any() or (start > stop).any():
+    if edges[-1] != index.size or (start != edges[:-1]).any() or (start > stop).any():
         return False
     falls = np.append(np.diff(index) <= 0, False)
     falls[stop[stop > start] - 1] = False
-    return not used or bool(index.min() >= 0 and index.max() < dim and not falls.any())
+    return not index.size or bool(index.min() >= 0 and index.max() < dim and not falls.any())
 
 
 class Growing(History):
