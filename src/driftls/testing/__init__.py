@@ -1,4 +1,4 @@
-"""Checks for trackers, widths and policies of your own: name it once, and it is tested as ours are.
+"""Checks for trackers, widths and policies of your own: name it once, and what is its own is tested.
 
 Each list holds functions that take a maker, a function without arguments that builds a new object, and raise
 `AssertionError` where it does not do what every other one does. What is made twice must be alike: give it a seed.

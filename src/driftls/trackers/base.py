@@ -16,7 +16,7 @@ from driftls.errors import CorruptFileError, DimensionError, SettingsError
 from driftls.history import History, from_header
 from driftls.inputs import Rows, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels import learn as kernels
-from driftls.persistence import checked, expect
+from driftls.persistence import checked, expect, group
 from driftls.schedules import Tabulated
 from driftls.state import refuse
 from driftls.trackers.health import Health
@@ -263,9 +263,7 @@ class Tracker(Machine):
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Stand where the snapshot was taken; a file may say anything, so all of it is looked at."""
-        parts: dict[str, dict[str, Any]] = {"state": {}, "history": {}, "units": {}}
-        for name, array in arrays.items():
-            parts.get(name.partition(".")[0], {})[name.partition(".")[2]] = array
+        parts = {name: group(arrays, f"{name}.") for name in ("state", "history", "units")}
         self.ridge_given = bool(header["ridge_given"])
         self._watch.restore(header["health"])
         self._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from driftls.errors import ConditioningWarning, CorruptFileError, SettingsError
 from driftls.kernels import exact as kernels
 from driftls.kernels.parts import Part
-from driftls.schedules import Power, ridge
+from driftls.schedules import ridge
 from driftls.state import Shape
 from driftls.trackers.base import Tracker
 from driftls.trackers.machine import COMMON
 from driftls.trackers.settings import RAW, Common
-from driftls.trackers.sums import SummingTracker, gram_of, solve
+from driftls.trackers.sums import SummingTracker, gram_of, solve, total_is_constant
 from driftls.units import Change
 
 METHODS = ("auto", "sherman-morrison", "cholesky", "inverse")
@@ -62,8 +62,7 @@ class RLS(SummingTracker):
         if not isinstance(method, str) or method not in METHODS:
             raise SettingsError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
         self.method = method
-        power = isinstance(self.regularisation, Power) and self.regularisation.exponent in (0.0, 1.0)
-        constant = power and self.total_ridge(1) == self.total_ridge(2)
+        constant = total_is_constant(self.regularisation)
         if method == "sherman-morrison" and not constant:
             raise SettingsError(
                 "sherman-morrison needs n lambda_n to be constant, or every row changes the whole diagonal. "

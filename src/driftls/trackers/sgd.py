@@ -236,6 +236,7 @@ class SVRG(StochasticTracker):
 class _TableTracker(StochasticTracker):
     """SAG and SAGA: a table of residuals, one a row."""
 
+    parts: ClassVar[dict[str, Part]] = {"enter": sag.table_enter, "forget": sag.table_forget}
     shapes: ClassVar[dict[str, Shape]] = {"residual": ("rows",)}
     numbers = ("forgotten", "settled", "accounted")
     _moved = False  # to where residuals and their gradients are yet to be found
@@ -317,11 +318,7 @@ class SAG(_TableTracker):
     2
     """
 
-    parts: ClassVar[dict[str, Part]] = {
-        "enter": sag.table_enter,
-        "forget": sag.table_forget,
-        "descend": sag.sag_descend,
-    }
+    parts: ClassVar[dict[str, Part]] = {**_TableTracker.parts, "descend": sag.sag_descend}
     defaults: ClassVar[dict[str, Any]] = {"step_size": Normalised(1 / 16)}
 
 
@@ -340,8 +337,4 @@ class SAGA(_TableTracker):
     True
     """
 
-    parts: ClassVar[dict[str, Part]] = {
-        "enter": sag.table_enter,
-        "forget": sag.table_forget,
-        "descend": sag.saga_descend,
-    }
+    parts: ClassVar[dict[str, Part]] = {**_TableTracker.parts, "descend": sag.saga_descend}

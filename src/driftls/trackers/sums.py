@@ -84,15 +84,19 @@ def solve(matrix: NDArray[np.float64], moment: NDArray[np.float64]) -> NDArray[n
     return np.asarray(found - null @ (null.T @ found))
 
 
+def total_is_constant(regularisation: Any) -> bool:
+    """Whether n lambda_n is the same for all n."""
+    if not isinstance(regularisation, Power):
+        return False
+    return regularisation.scale == 0.0 or (regularisation.offset, regularisation.exponent) == (0.0, 1.0)
+
+
 def check_discount(discount: float, regularisation: Any, history: History | None) -> float:
     """A discount in (0, 1], together with what it can be combined with."""
     if not (isinstance(discount, int | float | np.number) and 0.0 < discount <= 1.0):
         raise SettingsError(f"discount must lie in (0, 1], got {discount!r}. 1 forgets nothing.")
     if discount < 1.0:
-        constant = isinstance(regularisation, Power) and (
-            regularisation.scale == 0.0 or (regularisation.exponent == 1.0 and regularisation.offset == 0.0)
-        )
-        if not constant:
+        if not total_is_constant(regularisation):
             raise SettingsError("with a discount the total ridge is constant: pass regularisation=ridge(total).")
         if history is not None and history.evicts:
             raise SettingsError("a discount and a history that drops rows both forget. Choose one of them.")
