@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from functools import partial
 
 import numpy as np
@@ -101,6 +103,15 @@ def rewards_may_come_in_any_form(make):
             same(straight, policy, f"reward {form!r}")
 
 
+def a_pickle_and_a_shallow_copy_go_on_alike(make):
+    for way in (copy.copy, lambda thing: pickle.loads(pickle.dumps(thing))):
+        policy = make()
+        checks.played(policy, 17)
+        again = way(policy)
+        assert checks.played(again, 20, first=17) == checks.played(policy, 20, first=17)
+        same(again, policy, "a copy")
+
+
 def calls_from_threads_take_turns(make):
     threads_take_turns(POLICY, make)
 
@@ -132,6 +143,7 @@ def keys_keep_choices_until_their_rewards_come(make):
 
 EVERY_CHECK = [check for check in POLICY_CHECKS if check.__name__ != "a_refused_call_changes_nothing"]
 EVERY_CHECK += [
+    a_pickle_and_a_shallow_copy_go_on_alike,
     calls_from_threads_take_turns,
     no_bad_call_changes_anything,
     rewards_may_come_in_any_form,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from functools import partial
 
 import numpy as np
@@ -82,12 +84,21 @@ def pairs_of_any_integers_are_sparse_rows(make):
         same(pairs, sparse, "pairs and sparse rows")
 
 
+def a_pickle_and_a_shallow_copy_go_on_alike(make):
+    X, y = good_rows(make().dim)
+    for way in (copy.copy, *([] if make().functions() else [lambda thing: pickle.loads(pickle.dumps(thing))])):
+        tracker = make().partial_fit(X[:30], y[:30])
+        same(way(tracker).partial_fit(X[30:], y[30:]), tracker.partial_fit(X[30:], y[30:]), "a copy")
+
+
 def calls_from_threads_take_turns(make):
     threads_take_turns(TRACKER, make)
 
 
 EVERY_CHECK = [check for check in TRACKER_CHECKS if check.__name__ != "a_refused_call_changes_nothing"]
 EVERY_CHECK += [
+    a_pickle_and_a_shallow_copy_go_on_alike,
+    pairs_of_any_integers_are_sparse_rows,
     calls_from_threads_take_turns,
     no_bad_call_changes_anything,
     every_form_of_numbers_is_read,
@@ -99,6 +110,7 @@ ONCE = {
     "every_form_of_numbers_is_read",
     "a_question_changes_nothing",
     "calls_from_threads_take_turns",
+    "a_pickle_and_a_shallow_copy_go_on_alike",
     "pairs_of_any_integers_are_sparse_rows",
 }
 
