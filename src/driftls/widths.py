@@ -130,7 +130,8 @@ class DiagonalWidth(Width):
 
     def _restored(self) -> None:
         """ridge/(ridge + s_j) afresh, 1 where nothing was learned; where rows are discounted, kernels do not read it."""
-        self.frame.arrays["spread"][self.learned] = self.frame["ridge"] * self.variances()
+        squares, ridge = self.frame["scale"] * self.arrays["squares"][self.learned], self.frame["ridge"]
+        self.frame.arrays["spread"][self.learned] = ridge / (ridge + squares)  # rounded as kernels round it
 
     def set_ridge(self, total: float) -> None:
         self.frame["ridge"] = total
