@@ -36,6 +36,7 @@ class Width:
     keeps_arms: ClassVar[bool] = False  # something for each arm that recurs, in a slot
     samples: ClassVar[bool] = False  # scores are random
     lazy: ClassVar[bool] = False  # between two looks, a sparse row brings its own features up to date, and no others
+    tables: ClassVar[tuple[int, int]] = (0, 0)  # the kind of score table that serves it, and for crossed arms; 0: none
 
     # -- settings ------------------------------------------------------------------------------------------------
 
@@ -155,6 +156,10 @@ class Width:
 
     def put_back(self, aside: Any) -> None:
         """The question was answered."""
+
+    def table(self, *, crossed: bool = False) -> int:
+        """The kind of score table that serves it; 0 for none."""
+        return self.tables[crossed]
 
     # -- arms that recur -----------------------------------------------------------------------------------------
 

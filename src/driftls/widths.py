@@ -25,6 +25,7 @@ from driftls.errors import SettingsError
 from driftls.kernels import bounds, centred, phi, sampling, score
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.parts import Part
+from driftls.kernels.table import CENTRED, CROSSED, FEATURES, PAIRS
 from driftls.schedules import ridge
 from driftls.state import Arrays, Shape, refuse
 from driftls.trackers import RAW, RLS, Tracker
@@ -45,6 +46,8 @@ NO_INVERSE = (
 class NoWidth(Width):
     """No width at all: the policy is greedy."""
 
+    tables = (FEATURES, CROSSED)
+
     def own_sums(self, tracker: Tracker) -> bool:
         return False
 
@@ -59,6 +62,9 @@ class ExactWidth(Width):
     keeps_arms = True
     parts: ClassVar[dict[str, Part]] = {"score": bounds.bounded_score, "width2": bounds.bounded_width2}
     by_slot: ClassVar[dict[str, Shape]] = {"arms": ("slots", "dim"), "bounds": ("slots",), "stamps": ("slots",)}
+
+    def table(self, *, crossed: bool = False) -> int:
+        return PAIRS if self.sparse and self.own is None and not crossed else 0  # which reads the tracker's inverse
 
     def own_sums(self, tracker: Tracker) -> bool:
         return not isinstance(tracker, RLS)
@@ -117,6 +123,7 @@ class DiagonalWidth(Width):
     parts: ClassVar[dict[str, Part]] = {
         **{"score": score.diagonal_score, "width2": score.diagonal_width2, "enter": score.diagonal_enter}
     }
+    tables = (FEATURES, CROSSED)
     numbers = ("scale", "ridge")
     shapes: ClassVar[dict[str, Shape]] = {"squares": ("dim",)}
 
@@ -150,6 +157,7 @@ class CentredWidth(Width):
     """
 
     lazy = True
+    tables = (CENTRED, 0)
     parts: ClassVar[dict[str, Part]] = {
         **{"score": centred.centred_score, "width2": centred.centred_width2, "enter": centred.centred_enter}
     }

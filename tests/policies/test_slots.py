@@ -25,7 +25,7 @@ def slots(of):
 def test_the_id_that_was_not_offered_for_longest_gives_way():
     index = ArmIndex(most=3)
     assert [index.open(name, n) for n, name in enumerate("abc")] == [0, 1, 2]
-    index.offer("ac", 3)
+    index.note("ac", 3)
     assert index.open("d", 4) == 1
     assert list(index.slot_of) == ["a", "c", "d"]
     assert index.stale(4) == ["a", "c"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -21,36 +22,43 @@ class ArmIndex:
     >>> index = ArmIndex(most=2)
     >>> [index.open(name, 0) for name in "ab"]
     [0, 1]
-    >>> index.offer("a", 1)
+    >>> index.note("a", 1)
     >>> index.open("c", 1), list(index.slot_of)
     (1, ['a', 'c'])
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = 2**31) -> None:
         self.most = most
         self.slot_of: OrderedDict[Hashable, int] = OrderedDict()
         self._offered: dict[Hashable, int] = {}
         self._free: list[int] = []
-        self._used = 0
 
     def __len__(self) -> int:
         return len(self.slot_of)
 
-    def offer(self, names: Iterable[Hashable], round_number: int = 0) -> None:
+    def note(self, names: Iterable[Hashable], round_number: int = 0) -> None:
         """These ids were on offer in this round."""
         for name in names:
             if name in self.slot_of:
                 self.slot_of.move_to_end(name)
                 self._offered[name] = round_number
 
+    def offer(self, names: list[Hashable], opened: Callable[[Hashable], Any], round_number: int = 0) -> list[Hashable]:
+        """The ids of a round: each that is new has a slot `opened`; returns these."""
+        self.note(names, round_number)  # first: what is here now is not dropped for what is new
+        new = [name for name in names if name not in self.slot_of]
+        for name in new:
+            opened(name)
+        if new:
+            self.note(names, round_number)  # in the order of the pool, whichever of them were new
+        return new
+
     def open(self, name: Hashable, round_number: int = 0) -> int:
         """A slot for a new id; where all are in use, that of the id that was not offered for longest."""
         if len(self.slot_of) >= self.most:
             self.drop(next(iter(self.slot_of)))
-        slot = self._free.pop() if self._free else self._used
-        self._used += slot == self._used
-        self.slot_of[name] = slot
-        self._offered[name] = round_number
+        slot = self._free.pop() if self._free else len(self.slot_of)
+        self.slot_of[name], self._offered[name] = slot, round_number
         return slot
 
     def drop(self, name: Hashable) -> int:
@@ -62,29 +70,21 @@ class ArmIndex:
 
     def stale(self, before: int) -> list[Hashable]:
         """Ids that were not offered since this round, the longest away first."""
-        found: list[Hashable] = []
-        for name in self.slot_of:
-            if self._offered[name] >= before:
-                break
-            found.append(name)
-        return found
+        return list(takewhile(lambda name: self._offered[name] < before, self.slot_of))
 
     def header(self) -> list[list[Any]]:
         """Id, slot and last round of each, for a file."""
         return [[id_header(name), slot, self._offered[name]] for name, slot in self.slot_of.items()]
 
-    def restore(self, kept: list[Any]) -> None:
-        """What `header` wrote down."""
-        slots = set()
+    def restore(self, kept: list[Any], slots: int | None = None) -> None:
+        """What `header` wrote down, where there are so many slots."""
+        slots, used = self.most if slots is None else slots, set()
         for name, slot, offered in kept:
-            if type(slot) is not int or type(offered) is not int or not 0 <= slot < 2**31 or slot in slots:
-                raise CorruptFileError(f"arm id {name!r} has slot {slot!r}. Restore the file from a copy.")
-            slots.add(slot)
+            if type(slot) is not int or type(offered) is not int or not 0 <= slot < slots or slot in used:
+                raise CorruptFileError(f"arm id {name!r} has slot {slot!r} of {slots}. Restore the file from a copy.")
+            used.add(slot)
             self.slot_of[id_of(name)], self._offered[id_of(name)] = slot, offered
-        self._used = max(slots, default=-1) + 1
-        self._free = [slot for slot in range(self._used) if slot not in slots]
-        if self._used > 2 * self.most + 16:
-            raise CorruptFileError(f"a slot is {self._used - 1}, but at most {self.most} arms are kept.")
+        self._free = [slot for slot in range(max(used, default=0)) if slot not in used]
 
 
 def plain_id(name: Any) -> Hashable:

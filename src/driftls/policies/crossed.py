@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from driftls.features.crossed import CrossedArms
@@ -11,13 +9,10 @@ from driftls.inputs import as_rows
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import ROWS
 from driftls.kernels.score import crossed_score
-from driftls.policies.tables import ScoreTable, kind_of
+from driftls.policies.tables import ScoreTable
 from driftls.stage import Stage
-from driftls.trackers import Tracker
 from driftls.units import Units
 from driftls.widths import Width
-
-TABLE_FROM = 8  # choices with the same blocks in a row
 
 
 class CrossedStage:
@@ -28,15 +23,14 @@ class CrossedStage:
         self.on = False  # whether the rows of the stage are those of users, not of arms
         self._frame, self._kind = frame, 0
         self._units: Units | None = None
-        self._single, self._room = Frame(ROWS), 0
-        self._pool: Any = None
-        self._repeats = 0
+        self._single, self._room = Frame(ROWS), 0  # the row of the arm that was chosen, written out
 
-    def open(self, tracker: Tracker, width: Width) -> None:
-        """The tracker and width are known."""
+    def open(self, width: Width) -> None:
+        """The width is known, and its tracker."""
+        tracker = width.tracker
         self._units = tracker.units
         if tracker.sparse and tracker.frame["stride"]:
-            self._kind = kind_of(width, True, True)
+            self._kind = width.table(crossed=True)
         if self._kind:
             self._single.set(sparse=1, dim=tracker.inner, count=1)
             self._single.set(start=np.zeros(1, np.int64), stop=np.zeros(1, np.int64), y=np.zeros(1))
@@ -46,11 +40,6 @@ class CrossedStage:
     def can(self, arms: CrossedArms) -> bool:
         """Whether these arms need not be written out: they are in raw units, or in those of such users."""
         return self._kind != 0 and (self._units is None or self._units.period == arms.row.dim)
-
-    @property
-    def single(self) -> Frame:
-        """The row of the arm that was chosen, written out."""
-        return self._single
 
     def _have_room(self, entries: int) -> None:
         if self._room < entries:
@@ -65,15 +54,13 @@ class CrossedStage:
             stage.take(as_rows(users, users.dim, "a user"))
         self._have_room(2 * stage.values.size)
         pool, self.on = (blocks.tobytes(), users.dim, arms.shared), True
-        if pool == self._pool:
-            self._repeats += 1
-            if self._repeats == TABLE_FROM:
+        if pool == self.table.pool:
+            if self.table.again():
                 self.fill(arms, stage)
             return
-        self._pool, self._repeats = pool, 1
+        self.table.leave(pool)
         shifts = users.dim * (blocks + arms.shared)
         stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=users.dim, behind=stage.constant)
-        self.table.drop()
 
     def fill(self, arms: CrossedArms, stage: Stage) -> None:
         """Have these arms in the table."""
@@ -81,6 +68,6 @@ class CrossedStage:
 
     def leave(self, stage: Stage) -> None:
         """The rows that come now are those of arms."""
-        self.on, self._pool = False, None
+        self.on = False
         stage.frame.set(arms=0, behind=0)
-        self.table.drop()
+        self.table.leave()

@@ -20,7 +20,6 @@ from driftls.policies.arms import OPEN_END, as_block, check_parts, first_dim, is
 from driftls.policies.files import by_number, seeds_header, seeds_of, tracker_of, width_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
-from driftls.policies.tables import PAYS_AFTER, kind_of
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.settings import whole_number
@@ -31,7 +30,7 @@ EXACT_UP_TO = 200  # features: two matrices a model, 640 kB
 MOST_PRODUCTS = 2_000_000  # a choice: of exact widths for dense users, arms times features squared
 FIRST_RIDGE = 4.0  # lambda, of features in units of their spread, before anything is known
 TAPE = 256  # draws that a model has ready at a time
-TABLE_FROM = 8  # choices among the same arms in a row
+PAYS_AFTER = 16  # rounds with one pool, for each of 256 features, until a table has paid for itself
 
 
 class DisjointLinUCB(Policy):
@@ -103,9 +102,7 @@ class DisjointLinUCB(Policy):
         if not (self._auto or tracker.ridge_given or kappa is not None):
             self._models.adapt(tracker, FIRST_RIDGE)
         self._index = ArmIndex(self.most_arms)
-        self._pool: list[Hashable] = []
-        self._positions: dict[Hashable, int] = {}
-        self._repeats = self._table = 0
+        self._positions: dict[Hashable, int] = {}  # of the arms in the score table
 
     def __len__(self) -> int:
         """How many arms have a model."""
@@ -133,7 +130,7 @@ class DisjointLinUCB(Policy):
             self._start(sparse, 1)
             model = self._fresh_model()
             self._models.warm(model, fill, squares, n, errors)  # first: it may be refused
-            self._leave_pool()  # one of its arms may give way
+            self._models.table.leave()  # one of its arms may give way
             self._models.put(self._index.open(name), model)
 
     # -- what a caller passes ------------------------------------------------------------------------------------
@@ -169,11 +166,11 @@ class DisjointLinUCB(Policy):
     def _names(self, ids: Any, items: Any = None) -> list[Hashable]:
         if ids is None:
             ids = items if type(items) is ArmIds else item_ids(items)
-        names = ids.tolist() if isinstance(ids, np.ndarray) else ids
-        if isinstance(names, list) and len(names) == len(self._pool):
+        names, last = ids.tolist() if isinstance(ids, np.ndarray) else ids, self._models.table.pool
+        if last is not None and isinstance(names, list) and len(names) == len(last):
             try:
-                if names and names == self._pool:
-                    return self._pool
+                if names == last:
+                    return last  # type: ignore[no-any-return]
             except ValueError:  # an array among the ids
                 pass
         names = ids if type(ids) is ArmIds else plain_ids(ids)
@@ -197,22 +194,20 @@ class DisjointLinUCB(Policy):
         self._offer(names)
 
     def _take_many(self, rows: Any, count: int, names: Any, first: Any) -> None:
-        stage = self._models.stage
-        if stage.sparse is None:
-            look_at(rows, "the user")
-            self._start(not isinstance(rows, np.ndarray), count)
-            stage = self._models.stage
-        stage.take(rows)
-        self._models.look_at(stage.inner, first.size)
+        models = self._models
+        self._take_rows(rows, count)
+        models.look_at(models.stage.inner, first.size)
         self._offer(names)
-        if not self._models.table.filled and first.size * 256 >= PAYS_AFTER * self.dim:
+        if not models.table.filled and first.size * 256 >= PAYS_AFTER * self.dim:
             self._fill_table()
 
     def _take_user(self, user: Any, arms: int) -> None:
-        """Copy a user to where kernels read it; the first one decides whether users are dense or sparse."""
-        if self._models.stage.take_row(user):
-            return
-        rows = self._row(user)
+        """Copy a user to where kernels read it."""
+        if not self._models.stage.take_row(user):
+            self._take_rows(self._row(user), arms)
+
+    def _take_rows(self, rows: Any, arms: int) -> None:
+        """Copy users to where kernels read them; the first ones decide whether these are dense or sparse."""
         if self._models.stage.sparse is None:
             look_at(rows, "the user")
             self._start(not isinstance(rows, np.ndarray), arms)
@@ -227,17 +222,10 @@ class DisjointLinUCB(Policy):
         user, count, names = self._round(arms, items, ids)
         slots = [self._known(name) for name in names]
         self._take_user(user, count)
-        if self._models.room(count):
-            self._leave_pool()
+        self._models.room(count)
+        self._models.table.leave()  # which has rounded otherwise, and whose slots these are
         self._models.slots[:count] = slots
-        self._table, self.frame["table"] = self.frame["table"], 0
         return count
-
-    def _answered(self) -> None:
-        """The slots of the pool stand again where the table expects them."""
-        self.frame["table"], self._table = self._table or self.frame["table"], 0
-        if self._pool:
-            self._models.slots[: len(self._pool)] = [self._index.slot_of[name] for name in self._pool]
 
     def _known(self, name: Any) -> int:
         slot = self._index.slot_of.get(plain_id(name))
@@ -248,32 +236,26 @@ class DisjointLinUCB(Policy):
     def _offer(self, names: list[Hashable]) -> None:
         """The slots of the models of these arms, the new ones made, for a user of the stage."""
         models, slot_of = self._models, self._index.slot_of
-        if names is self._pool:
-            self._repeats += 1
-            if self._repeats == TABLE_FROM:
+        if names is models.table.pool:
+            if models.table.again():
                 self._fill_table()
             return
         models.look_at(models.stage.inner, 1)
         models.room(len(names))
-        self._leave_pool()
-        self._index.offer(names)
-        for name in names:
-            if name not in slot_of:
-                model = self._fresh_model()  # first: it may fail
-                models.put(self._index.open(name), model)
-        self._index.offer(names)  # in the order of the pool, whichever of them were new
+        models.table.leave()
+        self._index.offer(names, self._open_model)
         models.slots[: len(names)] = [slot_of[name] for name in names]
-        self._pool, self._positions = list(names), {name: k for k, name in enumerate(names)}
+        models.table.leave(list(names))
 
-    def _leave_pool(self) -> None:
-        """The slots of the last arms are no longer where they were."""
-        self._pool, self._positions, self._repeats = [], {}, 0
-        self._models.table.drop()
+    def _open_model(self, name: Hashable) -> None:
+        model = self._fresh_model()  # first: it may fail
+        self._models.put(self._index.open(name), model)
 
     def _fill_table(self) -> None:
-        stage = self._models.stage
-        kind = kind_of(self.width, bool(stage.sparse), False, own=self.width.own_sums(self.tracker))
-        self._models.table.fill(kind, stage.inner, len(self._pool), stage.values.size)
+        models, pool = self._models, self._models.table.pool
+        kind = models[self._index.slot_of[pool[0]]].width.table()
+        self._positions = {name: k for k, name in enumerate(pool)}
+        models.table.fill(kind, models.stage.inner, len(pool), models.stage.values.size)
 
     # -- models --------------------------------------------------------------------------------------------------
 
@@ -332,7 +314,7 @@ class DisjointLinUCB(Policy):
         models, sparse = self._models, self._models.stage.sparse
         if models.units is not None:
             models.units.grow(self.dim)
-        self._leave_pool()
+        models.table.leave()
         if sparse is None:
             models.take_rows(None)
             return

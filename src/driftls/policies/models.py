@@ -178,6 +178,7 @@ class Models:
         """There is no model any more, and rows of either kind may come."""
         self._by_slot.clear()
         self.units = None
+        self.table.leave()
         self.take_rows(None)
 
     # -- calls of kernels ----------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
 from driftls.history import Mapped
 from driftls.inputs import as_numbers
+from driftls.kernels import choose as kernels
 from driftls.persistence import group, whole
-from driftls.policies.arm_index import plain_ids
+from driftls.policies.arm_index import ArmIndex, plain_ids
 from driftls.policies.arms import (
     arm_rows,
     as_block,
@@ -29,11 +30,11 @@ from driftls.policies.arms import (
     plain_rows,
     rounds_of,
 )
-from driftls.policies.crossed import TABLE_FROM, CrossedStage
+from driftls.policies.crossed import CrossedStage
 from driftls.policies.files import tracker_of, width_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
-from driftls.policies.slots import ArmSlots
+from driftls.policies.tables import TABLE_FROM
 from driftls.trackers import Tracker
 from driftls.trackers.settings import whole_number
 from driftls.widths import Width
@@ -86,7 +87,7 @@ class SharedPolicy(Policy):
         )
         self.tracker, self.lock = tracker, tracker.lock  # whoever uses the tracker by itself takes turns too
         self.forget_after = whole_number(forget_after, "forget_after", 0)
-        self._arm_slots = ArmSlots(self.frame, self.forget_after)
+        self._index = ArmIndex()  # which id has which slot of a width that keeps something for each
         self._crossed = CrossedStage(self.frame, self._models.table)
 
     @property
@@ -169,29 +170,20 @@ class SharedPolicy(Policy):
 
     def _take(self, rows: Any, count: int, names: Any) -> None:
         self._stage(rows, count, recurring=names is not None)
-        if names is None:
-            if self.width.keeps_arms:
-                self._arm_slots.none(count)
-        elif self.width.keeps_arms:
-            self._models.look_at(self._models.stage.inner, count)
-            self._arm_slots.offer(names, self._models[0].width, self._models.rounds)
+        self._give_slots(count, names)
 
     def _take_many(self, rows: Any, count: int, names: Any, first: Any) -> None:
         """Copy the rows of many rounds to the stage, and look at all of them before the first is played."""
         total = rows.shape[0]
         self._stage(rows, total, recurring=names is not None)
         self._models.look_at(*(rows.row.shape[::-1] if self._crossed.on else (self._models.stage.inner, total)))
-        if self.width.keeps_arms:
-            if names is None:
-                self._arm_slots.none(count)
-            else:
-                self._arm_slots.offer(names, self._models[0].width, self._models.rounds)
+        self._give_slots(count, names)
         if self._crossed.on and first.size >= TABLE_FROM:
             self._crossed.fill(rows, self._models.stage)
 
     def _played(self, names: Any) -> None:
         if names is not None:
-            self._arm_slots.index.offer(names, self._models.rounds - 1)
+            self._index.note(names, self._models.rounds - 1)
 
     def _stage(self, rows: Any, count: int, *, recurring: bool) -> None:
         """Copy arms to where kernels read them; the first ones decide what the model is."""
@@ -199,41 +191,64 @@ class SharedPolicy(Policy):
         if not len(models):
             self._begin(rows, recurring)
         models.room(count)
-        if isinstance(rows, CrossedArms):
-            if self._crossed.can(rows):
-                self._crossed.take(rows, models.stage)
-                return
-            rows = plain_rows(rows, self.dim)
-        if self._crossed.on:
-            self._crossed.leave(models.stage)
-        models.stage.take(rows)
+        if not self._take_crossed(rows):
+            models.stage.take(plain_rows(rows, self.dim))
+
+    def _take_crossed(self, rows: Any) -> bool:
+        """Whether these are crossed arms that need not be written out; then they are on the stage."""
+        if isinstance(rows, CrossedArms) and self._crossed.can(rows):
+            self._crossed.take(rows, self._models.stage)
+        elif self._crossed.on:
+            self._crossed.leave(self._models.stage)
+        return self._crossed.on
+
+    def _give_slots(self, count: int, names: list[Hashable] | None) -> None:
+        """Write down the slots of the arms of a round, where the width has something in them; new ids get one."""
+        models = self._models
+        if not self.width.keeps_arms:
+            return
+        if names is None:
+            models.slots[:count] = -1
+            return
+        models.look_at(models.stage.inner, count)
+        new = set(self._index.offer(names, self._open_slot, models.rounds))
+        slots = ((name, self._index.slot_of[name]) for name in names)
+        models.slots[:count] = [-2 - slot if name in new else slot for name, slot in slots]
+        kernels.open_arms(self.frame, 0, count)
+
+    def _open_slot(self, name: Hashable) -> None:
+        index, width, now = self._index, self._models[0].width, self._models.rounds
+        if len(index) >= width.slots:
+            for old in index.stale(now - self.forget_after):
+                width.drop(index.drop(old))
+        if len(index) >= width.slots:  # none was free
+            width.grow(2 * width.slots)
+        index.open(name, now)
+
+    def _slot(self, name: Hashable, row: int) -> int:
+        """The slot of an arm id, -1 where it has none, or comes with other features than it had."""
+        slot = self._index.slot_of.get(name, -1)
+        return slot if slot >= 0 and kernels.is_same(self.frame, row, slot) != 0.0 else -1
 
     def _question(self, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
         rows, count, names = self._round(arms, items, ids)
         self._stage(plain_rows(rows, self.dim) if whole else rows, count, recurring=names is not None)
+        self._models.table.leave()  # which has rounded otherwise
         if self.width.keeps_arms:
             if names is not None:
                 self._models.look_at(self._models.stage.inner, count)
-            self._models.slots[:count] = -1 if names is None else self._arm_slots.find(names)
+            self._models.slots[:count] = -1 if names is None else [self._slot(name, k) for k, name in enumerate(names)]
         return count
 
     def _learn(self, rows: Any, k: int, name: tuple[Hashable, ...], reward: float) -> None:
-        models, first = self._models, not len(self._models)
+        models, first, arm = self._models, not len(self._models), k
         if first:
             self._begin(rows, recurring=bool(name))
         try:
-            arm = k
-            if isinstance(rows, CrossedArms) and self._crossed.can(rows):
-                self._crossed.take(rows, models.stage)
-            else:
-                if self._crossed.on:
-                    self._crossed.leave(models.stage)
+            if not self._take_crossed(rows):
                 models.stage.take_one(*one_arm(rows, k, self.dim))
                 k = 0
-            slot = -1
-            if name and self.width.keeps_arms:
-                slot = self._arm_slots.index.slot_of.get(name[0], -1)
-                slot = slot if slot >= 0 and self._arm_slots.same(k, slot) else -1
+            slot = self._slot(name[0], k) if name and self.width.keeps_arms else -1
             models.learn(k, slot, 0, reward, arm)
         except DriftlsError:
             if first and not len(self.tracker):  # a refused row decides nothing: the next may be of the other kind
@@ -282,7 +297,7 @@ class SharedPolicy(Policy):
         models.put(0, model)
         models.units = tracker.units
         models.take_rows(bool(tracker.sparse), tracker.intercept)
-        self._crossed.open(tracker, self.width)
+        self._crossed.open(model.width)
 
     def _grow_models(self) -> None:
         if len(self._models):
@@ -295,7 +310,7 @@ class SharedPolicy(Policy):
 
     def _snapshot_models(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         header["tracker"], parts = self.tracker.snapshot()
-        header |= {"forget_after": self.forget_after, "ids": self._arm_slots.index.header(), "model": None}
+        header |= {"forget_after": self.forget_after, "ids": self._index.header(), "model": None}
         arrays |= {f"tracker.{name}": array for name, array in parts.items()}
         if len(self._models):
             width = self._models[0].width
@@ -315,7 +330,7 @@ class SharedPolicy(Policy):
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         model = header["model"]
-        self._arm_slots.restore(header["ids"], 0 if model is None else whole(model, "slots"))
+        self._index.restore(header["ids"], 0 if model is None else whole(model, "slots"))
         if model is not None:
             if self.tracker.sparse is None or not self.width.keeps_arms <= model["slots"] <= 2**24:
                 raise CorruptFileError(

@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from driftls.kernels import table as kernels
 from driftls.kernels.parts import Frame
 from driftls.kernels.table import CENTRED, CROSSED, FEATURES, PAIRS
-from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, NoWidth, Width
 
 LARGEST = 1 << 20  # entries
-PAYS_AFTER = 16  # rounds with one pool, for each of 256 features, until a table has paid for itself
+TABLE_FROM = 8  # choices among the same arms in a row
 LANES = 8
 
 
-def kind_of(width: Width, sparse: bool, crossed: bool, *, own: bool = False) -> int:
-    """Which table serves this width; 0 for none. `own`: the inverse is not the tracker's, where a table reads it."""
-    if isinstance(width, DiagonalWidth | NoWidth):
-        return CROSSED if crossed else FEATURES
-    if isinstance(width, CentredWidth):
-        return 0 if crossed else CENTRED
-    return PAIRS if isinstance(width, ExactWidth) and sparse and not (crossed or own) else 0
-
-
 class ScoreTable:
-    """The table of one policy: made for a number of features and arms, filled for a pool, dropped when it changes."""
+    """The table of one policy: filled for a pool that has come often enough, dropped when another one comes."""
 
     def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-        self._shape = (0, 0, 0)
-        self._last = (0, 0, 0, 0)
+        self.pool: Any = None  # the arms of the last choices, as their owner tells them apart
+        self._frame, self._rounds = frame, 0
+        self._shape, self._last = (0, 0, 0), (0, 0, 0, 0)
 
-    def fill(self, kind: int, features: int, arms: int, entries: int) -> bool:
-        """Have the pool of the frame's slots in the table; False where it would be too large."""
+    def leave(self, pool: Any = None) -> None:
+        """The arms are those of another pool: score arm by arm."""
+        self.pool, self._rounds = pool, 1
+        self.drop()
+
+    def again(self) -> bool:
+        """The same pool again: whether it is time for a table."""
+        self._rounds += 1
+        return self._rounds == TABLE_FROM
+
+    def fill(self, kind: int, features: int, arms: int, entries: int) -> None:
+        """Have the pool of the frame's slots in the table of this kind (0: there is none), unless it would be too large."""
         lanes = -(-arms // LANES) * LANES
         lines = features * (features + 1) // 2 if kind == PAIRS else features
         if kind == 0 or lines * lanes > LARGEST:
-            return False
+            return
         frame = self._frame
         if self._shape != (kind, features, lanes):
             self._shape = (kind, features, lanes)
@@ -64,7 +66,6 @@ class ScoreTable:
             )
         frame["table"], self._last = kind, (kind, features, arms, entries)
         kernels.fill(frame, 0, arms)
-        return True
 
     def renew(self) -> None:
         """A model has changed, and the pool has not."""
@@ -72,8 +73,8 @@ class ScoreTable:
             self.fill(*self._last)
 
     def drop(self) -> None:
-        """The pool has changed: score arm by arm."""
-        if self._frame["table"]:
+        """Score arm by arm."""
+        if self.filled:
             self._frame["table"] = 0
 
     @property
