@@ -36,6 +36,7 @@ class Width:
     keeps_arms: ClassVar[bool] = False  # something for each arm that recurs, in a slot
     samples: ClassVar[bool] = False  # scores are random
     lazy: ClassVar[bool] = False  # between two looks, a sparse row brings its own features up to date, and no others
+    adapts_over: ClassVar[tuple[type[Tracker], ...]] = ()  # with which trackers the ridge may be found from the data
     tables: ClassVar[tuple[int, int]] = (0, 0)  # the kind of score table that serves it, and for crossed arms; 0: none
 
     # -- settings ------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from driftls.kernels.parts import Part
 from driftls.kernels.table import CENTRED, CROSSED, FEATURES, PAIRS
 from driftls.schedules import ridge
 from driftls.state import Arrays, Shape, refuse
-from driftls.trackers import RAW, RLS, Tracker
+from driftls.trackers import RAW, RLS, SAGA, Tracker
 from driftls.units import Change
 from driftls.width_base import Width, constant_ridge, discount_of
 
@@ -60,6 +60,7 @@ class ExactWidth(Width):
     """
 
     keeps_arms = True
+    adapts_over = (RLS,)
     parts: ClassVar[dict[str, Part]] = {"score": bounds.bounded_score, "width2": bounds.bounded_width2}
     by_slot: ClassVar[dict[str, Shape]] = {"arms": ("slots", "dim"), "bounds": ("slots",), "stamps": ("slots",)}
 
@@ -123,6 +124,7 @@ class DiagonalWidth(Width):
     parts: ClassVar[dict[str, Part]] = {
         **{"score": score.diagonal_score, "width2": score.diagonal_width2, "enter": score.diagonal_enter}
     }
+    adapts_over = (SAGA,)
     tables = (FEATURES, CROSSED)
     numbers = ("scale", "ridge")
     shapes: ClassVar[dict[str, Shape]] = {"squares": ("dim",)}
@@ -157,6 +159,7 @@ class CentredWidth(Width):
     """
 
     lazy = True
+    adapts_over = (RLS, SAGA)
     tables = (CENTRED, 0)
     parts: ClassVar[dict[str, Part]] = {
         **{"score": centred.centred_score, "width2": centred.centred_width2, "enter": centred.centred_enter}
@@ -290,6 +293,7 @@ class SampleWidth(Width):
     """One exact sample of N(0, (A + ridge I)^-1) a round, O(d^2), from a Cholesky factor kept by rank-one updates."""
 
     samples = True
+    adapts_over = (RLS,)
     parts: ClassVar[dict[str, Part]] = {
         **{"score": sampling.sampled_score, "width2": sampling.sample_width2},
         **{"enter": sampling.sample_enter, "begin": sampling.sample_begin},
@@ -328,7 +332,9 @@ class SampleWidth(Width):
         self.arrays["factor"][...] = np.linalg.cholesky(sums).T
 
     def _check(self, numbers: dict[str, float], arrays: Arrays) -> None:
-        refuse(not (np.diag(arrays["factor"]) > 0.0).all(), "factor")
+        factor = arrays["factor"]
+        least = (1.0 - 1e-6) * self.frame["ridge"]  # of a diagonal that has the ridge
+        refuse(not ((np.diag(factor) > 0.0).all() and (np.square(factor).sum(axis=0) >= least).all()), "factor")
 
 
 KINDS: dict[str, type[Width]] = {

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from driftls import evaluate
+from driftls import evaluate, persistence
 from driftls.errors import CorruptFileError, DimensionError, DriftlsError, InputError, SettingsError
 from driftls.features import Features, Rows
 from driftls.fit import fit
 from driftls.policies import DisjointLinUCB, LinUCB, SharedPolicy
-from driftls.policies.registry import make
+from driftls.policies.registry import load, make
 from driftls.testing.common import same_snapshot
 from driftls.trackers import RAW, RLS, SAGA
 from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, PhiWidth, SampleWidth
@@ -279,3 +279,17 @@ def test_the_arm_that_is_refused_is_named_and_an_index_of_one_too_many_for_what_
 
 def test_a_sparse_matrix_that_is_a_dict_is_no_user():
     assert LinUCB(3, seed=0).choose(sp.dok_array(np.eye(3))) == LinUCB(3, seed=0).choose(sp.csr_array(np.eye(3)))
+
+
+@pytest.mark.parametrize("regularisation", [["power", 1.0, 0.0, 2.0], ["power", 1.0, 5.0, 1.0]])
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_a_file_whose_prior_is_not_that_of_its_models_is_refused(disjoint, regularisation, tmp_path):
+    """Even with right checksums: over such a tracker the next look would read an inverse that is not there."""
+    parts = {"tracker": RLS(3), "width": CentredWidth()} if disjoint else {}
+    policy = DisjointLinUCB(3, seed=0, **parts) if disjoint else LinUCB(3, seed=0)
+    policy.choose(np.eye(3)[:1], ids=["a"])
+    header, arrays = policy.snapshot()
+    header["tracker"]["settings"]["regularisation"] = regularisation
+    persistence.write(tmp_path / "policy", header, arrays)
+    with pytest.raises(CorruptFileError):
+        load(tmp_path / "policy")

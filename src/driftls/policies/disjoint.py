@@ -273,7 +273,7 @@ class DisjointLinUCB(Policy):
         small = dim <= EXACT_UP_TO and not grows
         exact = not sparse and small and arms * dim * dim <= MOST_PRODUCTS
         self.tracker = RLS(dim) if small else SAGA(dim)
-        self._models.use(ExactWidth() if exact else CentredWidth())
+        self._models.grow(dim, ExactWidth() if exact else CentredWidth())
         what = f"{dim} {'sparse' if sparse else 'dense'} features"
         self._reason = (
             f"exact: {what} and {arms} arms, for which exact widths are affordable"
@@ -375,6 +375,7 @@ class DisjointLinUCB(Policy):
             width = made.width.reopen(one, made._models.draws, 0, entry["numbers"], group(own, "width."))
             made._models.put(slot, Model(one, width))
         made._restore_common(header, arrays)
+        made._models.check_prior(tracker)
         return made
 
     def __repr__(self) -> str:

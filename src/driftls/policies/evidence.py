@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from driftls.trackers import RLS, SAGA, Tracker
-from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, SampleWidth, Width
+from driftls.trackers import RLS, Tracker
+from driftls.width_base import Width
 
 Models = Sequence[tuple[Tracker, Width]]
 
@@ -39,19 +39,11 @@ class Strength(NamedTuple):
 
 def can_adapt(tracker: Tracker, width: Width) -> bool:
     """Whether the effective degrees of freedom are at hand, and the ridge stays: with a discount, that of RLS fades."""
-    if not tracker.scale:
+    if not (tracker.scale and isinstance(tracker, width.adapts_over)):
         return False
-    if isinstance(tracker, RLS):
-        stays = tracker.discount == 1.0 and tracker.method in ("auto", "sherman-morrison")
-        return stays and isinstance(width, ExactWidth | CentredWidth | SampleWidth)
-    return isinstance(tracker, SAGA) and isinstance(width, DiagonalWidth | CentredWidth)
-
-
-def intercept_variance(tracker: Tracker, width: Width) -> float:
-    """The last entry of M's diagonal: exactly from the inverse, or as the width has it."""
-    if isinstance(tracker, RLS):
-        return float(tracker.inverse_entry(tracker.dim))
-    return float(width.variances()[-1])  # type: ignore[attr-defined]
+    if not isinstance(tracker, RLS):
+        return True
+    return tracker.discount == 1.0 and tracker.method != "inverse" and "dim" in tracker.shapes["inverse"]
 
 
 def likeliest(models: Models, now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
@@ -63,7 +55,9 @@ def likeliest(models: Models, now: Strength, first: Strength, sigma2: float, *, 
         gamma += tracker.freedom()  # type: ignore[attr-defined]
         size += float(theta[features] @ theta[features])
         if both and tracker.intercept:
-            gamma0 += float(np.clip(1.0 - now.ridge * intercept_variance(tracker, width), 0.0, 1.0))
+            exact = isinstance(tracker, RLS)
+            variance = tracker.inverse_entry(tracker.dim) if exact else width.variances()[-1]  # type: ignore[attr-defined]
+            gamma0 += float(np.clip(1.0 - now.ridge * variance, 0.0, 1.0))
             size0 += float((now.constant * theta[-1]) ** 2)
     ridge = (gamma + 1.0) / (size / sigma2 + 1.0 / first.ridge)
     intercept = (gamma0 + 1.0) / (size0 / sigma2 + 1.0 / first.intercept) if both else now.intercept

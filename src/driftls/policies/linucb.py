@@ -125,7 +125,7 @@ class LinUCB(SharedPolicy):
         tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring, grows=grows)
         tracker.lock = self.lock  # which other threads may be waiting for
         self.tracker, self._auto = tracker, False
-        self._models.use(width)
+        self._models.grow(self.dim, width)
         if self._adaptive:
             self._models.adapt(tracker, float(self._regularisation(1)))  # type: ignore[operator]
         return sparse

@@ -21,7 +21,7 @@ from driftls.policies.evidence import Strength, can_adapt, next_strength
 from driftls.policies.tables import ScoreTable
 from driftls.schedules import ridge
 from driftls.stage import Stage, view
-from driftls.state import unbroken
+from driftls.state import refuse, unbroken
 from driftls.trackers import RLS, Tracker
 from driftls.units import Units
 from driftls.widths import Width
@@ -56,7 +56,8 @@ class Models:
         self.frame = Frame(POLICY)
         self.frame["disjoint"] = disjoint
         self._position = view(self.frame.fields["position"])
-        self._by_slot: list[Model | None] = []
+        self._by_slot: dict[int, Model] = {}
+        self.frame.set(trackers=np.zeros(FIRST_ARMS, np.int64), widths=np.zeros(FIRST_ARMS, np.int64))
         self.table = ScoreTable(self.frame)
         self.strength: Strength | None = None  # of the prior, where it is estimated from the data
         self.first: Strength | None = None  # the guess with which that began
@@ -70,13 +71,11 @@ class Models:
         return len(self._by_slot)
 
     def __getitem__(self, slot: int) -> Model:
-        model = self._by_slot[slot]
-        assert model is not None
-        return model
+        return self._by_slot[slot]
 
     def each(self) -> list[Model]:
-        """All models that are there."""
-        return [model for model in self._by_slot if model is not None]
+        """All models that are there, by slot: sums over them do not depend on which came first."""
+        return [self._by_slot[slot] for slot in sorted(self._by_slot)]
 
     @property
     def noise(self) -> float:
@@ -112,19 +111,12 @@ class Models:
             model.width.reserve(2 * arms)
         return True
 
-    def use(self, width: Width) -> None:
-        """Models that are made from now on have this width."""
-        self.width = width
-        self._need(width.draws(self.dim) + 1)
-
-    def grow(self, dim: int) -> None:
-        """Rows have so many features from now on."""
-        self.dim = dim
-        self._need(self.width.draws(dim) + 1)
-
-    def _need(self, draws: int) -> None:
-        self.frame["draws"] = self.frame["draws"] // self.need * draws
-        self.need = draws
+    def grow(self, dim: int, width: Width | None = None) -> None:
+        """Rows have so many features from now on, and new models another width, if one is given."""
+        self.dim, self.width = dim, self.width if width is None else width
+        need = self.width.draws(dim) + 1
+        self.frame["draws"] = self.frame["draws"] // self.need * need
+        self.need = need
 
     def take_rows(self, sparse: bool | None, constant: bool = False) -> None:
         """Rows are dense, or sparse, from now on; None: the first ones will tell."""
@@ -152,17 +144,11 @@ class Models:
 
     def put(self, slot: int, model: Model) -> None:
         """The model of a slot; its addresses go where kernels look."""
-        while len(self._by_slot) <= slot:
-            self._by_slot.append(None)
         self._by_slot[slot] = model
-        old: Any = self.frame.arrays.get("trackers")
-        if old is None or old.size <= slot:
-            for name in ("trackers", "widths"):
-                grown = np.zeros(max(16, 2 * slot + 2), dtype=np.int64)
-                grown[: 0 if old is None else old.size] = self.frame.arrays.get(name, grown[:0])
-                self.frame[name] = grown
-        self.frame.arrays["trackers"][slot] = model.tracker.frame.address
-        self.frame.arrays["widths"][slot] = model.width.frame.address
+        for name, part in (("trackers", model.tracker), ("widths", model.width)):
+            if self.frame.arrays[name].size <= slot:
+                self.frame[name] = np.append(self.frame.arrays[name], np.zeros(slot + 2, np.int64))
+            self.frame.arrays[name][slot] = part.frame.address
         model.width.reserve(1 if self.disjoint else self.slots.size)
         if isinstance(model.tracker, RLS):
             model.tracker.keep_ready()
@@ -352,3 +338,10 @@ class Models:
             self.strength, self.first = Strength(*numbers[:2]), Strength(*numbers[2:])
         self.draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
         self.read_tape()
+
+    def check_prior(self, tracker: Tracker) -> None:
+        """After `restore`: refuse a strength that this policy's tracker and width cannot find, or that is not the models'."""
+        if self.strength is not None:
+            refuse(not can_adapt(tracker, self.width), "regularisation")
+            for model in self.each():
+                refuse(model.tracker.regularisation != ridge(self.strength.ridge), "regularisation")

@@ -339,6 +339,7 @@ class SharedPolicy(Policy):
             kept = whole(model, "slots"), model["numbers"], group(arrays, "width.")
             self._open_rows(Model(self.tracker, self.width.reopen(self.tracker, self._models.draws, *kept)))
         self._restore_common(header, arrays)
+        self._models.check_prior(self.tracker)
 
     def functions(self) -> dict[str, Any]:
         if isinstance(self.tracker.history, Mapped):
