@@ -11,9 +11,9 @@ import scipy.sparse as sp
 import naive
 from driftls import ridge
 from driftls.environments import FixedArms, FreshContexts
-from driftls.errors import ConditioningWarning, DimensionError, InputError
+from driftls.errors import ConditioningWarning, InputError
 from driftls.inputs import Rows
-from driftls.policies import DisjointLinUCB, Greedy, LinUCB, Random, SharedPolicy
+from driftls.policies import DisjointLinUCB, Greedy, LinUCB, SharedPolicy
 from driftls.simulation import simulate
 from driftls.testing.common import same_snapshot
 from driftls.testing.policies import played, rounds
@@ -219,31 +219,6 @@ def test_more_arms_than_there_was_room_for(make):
         k = policy.choose(arms, ids=ids)
         assert k == naive.best(policy.scores(arms, ids=ids))
         policy.learn(arms, 1.0, arm=k, ids=ids)
-
-
-def test_a_random_policy_takes_the_dimension_of_its_first_arms():
-    policy = Random(seed=0)
-    assert policy.probabilities(np.eye(4)).tolist() == [0.25] * 4
-    assert policy.dim == 1  # a question changes nothing
-    chosen = [policy.choose(np.eye(4)) for _ in range(200)]
-    assert set(chosen) == {0, 1, 2, 3}
-    assert chosen == [one.choose(np.eye(4)) for one in [Random(4, seed=0)] for _ in range(200)]
-    with pytest.raises(DimensionError, match="4 features"):
-        policy.choose(np.eye(5))
-
-
-def test_arms_that_are_refused_do_not_say_how_many_features_there_are():
-    policy = Random(seed=0)
-    for call in (
-        lambda: policy.choose(np.full((2, 3), np.nan)),
-        lambda: policy.choose(np.ones((0, 7))),
-        lambda: policy.learn(np.ones((2, 7)), 1.0, arm=9),
-    ):
-        with pytest.raises(InputError):
-            call()
-        assert policy.any_dim
-    assert policy.choose([[1.0, 2.0], [3.0, 4.0]]) in (0, 1)
-    assert policy.dim == 2
 
 
 def test_arms_may_be_a_list_of_indices_and_values():

@@ -4,7 +4,6 @@ from driftls.policies.disjoint import DisjointLinUCB
 from driftls.policies.linucb import LinUCB
 from driftls.policies.policy import Policy
 from driftls.policies.shared import SharedPolicy
-from driftls.policies.simple import Greedy, Random
-from driftls.policies.thompson import LinTS
+from driftls.policies.simple import Greedy, LinTS, Random
 
 __all__ = ["DisjointLinUCB", "Greedy", "LinTS", "LinUCB", "Policy", "Random", "SharedPolicy"]

@@ -9,18 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import Seed, generator_of
-from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsError
+from driftls.errors import DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.columns import as_record
 from driftls.history import Mapped
 from driftls.inputs import as_rows
-from driftls.persistence import group, whole
+from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
 from driftls.policies.arms import OPEN_END, as_block, check_parts, first_dim, is_items, is_user, look_at, position_of
-from driftls.policies.files import by_number, seeds_header, seeds_of, tracker_of, width_of
+from driftls.policies.files import grouped, joined, seeds_header, seeds_of, tracker_of, width_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
 from driftls.schedules import ridge
+from driftls.state import refuse
 from driftls.trackers import RLS, SAGA, Tracker
 from driftls.trackers.settings import whole_number
 from driftls.units import Units
@@ -339,19 +340,18 @@ class DisjointLinUCB(Policy):
         }
         if self.units is not None:
             header["units"], kept = self.units.snapshot()
-            arrays |= {f"units.{name}": array for name, array in kept.items()}
+            arrays |= joined({"units": kept})
         for number, slot in enumerate(self._index.slot_of.values()):
             tracker, width = self._models[slot]
             state, parts = tracker.snapshot()
             numbers, own = width.snapshot()
             header["models"].append({"tracker": state, "numbers": numbers})
-            arrays |= {f"{number}.tracker.{key}": array for key, array in parts.items()}
-            arrays |= {f"{number}.width.{key}": np.array(array) for key, array in own.items()}
+            arrays |= joined({f"{number}.tracker": parts, f"{number}.width": own})
 
     @classmethod
     def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
         """The policy that `snapshot` wrote down."""
-        tracker = tracker_of(header["tracker"], {"unread": np.empty(0)}, dict(functions))
+        groups, tracker = grouped(arrays), tracker_of(header["tracker"], {"unread": np.empty(0)}, functions)
         weights = {name: value for name, value in header["weights"].items() if value is not None}
         weights |= {"width": width_of(header), "most_arms": whole(header, "most_arms")}
         made = cls(tracker.dim, tracker=tracker, **weights)
@@ -360,19 +360,16 @@ class DisjointLinUCB(Policy):
         if header["sparse"] is not None:
             made._start(bool(header["sparse"]), 1)
             if made.units is not None:
-                made.units.restore(header["units"], group(arrays, "units."))
+                made.units.restore(header["units"], groups["units"])
         made._index.restore(header["ids"])
-        if len(header["models"]) != len(made._index):
-            raise CorruptFileError(f"{len(made._index)} arms, but {len(header['models'])} models.")
-        groups = by_number(arrays)
+        refuse(len(header["models"]) != len(made._index), "models")
         for number, (slot, entry) in enumerate(zip(made._index.slot_of.values(), header["models"])):
-            own = groups.get(number, {})
-            one = tracker_of(entry["tracker"], group(own, "tracker."), dict(functions))
-            if made.units is not None and one.sparse is not None:
+            own = grouped(groups[str(number)])
+            one = tracker_of(entry["tracker"], own["tracker"], functions)
+            refuse(one.sparse is None or one.sparse != header["sparse"] or one.dim != made.dim, f"model {number}")
+            if made.units is not None:
                 one.measure(made.units)
-            if one.sparse is None or one.sparse != header["sparse"] or one.dim != made.dim:
-                raise CorruptFileError(f"model {number} does not fit the policy. Restore the file from a copy.")
-            width = made.width.reopen(one, made._models.draws, 0, entry["numbers"], group(own, "width."))
+            width = made.width.reopen(one, made._models.draws, 0, entry["numbers"], own["width"])
             made._models.put(slot, Model(one, width))
         made._restore_common(header, arrays)
         made._models.check_prior(tracker)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ def common_snapshot(policy: Any, models: Models) -> tuple[dict[str, Any], dict[s
     header["width"] = {"kind": type(width).__name__, **width.settings()}
     header["weights"] = {"kappa": None if sigmas else policy.kappa, "sigmas": sigmas, "epsilon": policy.epsilon}
     header["features"] = None if features is None else features.to_header()
-    return header, arrays | {f"keys.{name}": array for name, array in rows.items()}
+    return header, arrays | joined({"keys": rows})
 
 
 def tracker_of(header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Tracker:
@@ -44,13 +45,17 @@ def width_of(header: dict[str, Any]) -> Width:
     return kind(**settings)
 
 
-def by_number(arrays: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The arrays whose names begin with a number and a dot, by the number and the rest of their names."""
-    groups: dict[int, dict[str, Any]] = {}
+def joined(groups: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Arrays by group as arrays by name, each with its group and a dot in front."""
+    return {f"{group}.{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
+
+
+def grouped(arrays: dict[str, Any]) -> defaultdict[str, dict[str, Any]]:
+    """What `joined` has put together, by what stands before the first dot."""
+    groups: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for name, array in arrays.items():
-        number, _, rest = name.partition(".")
-        if number.isdecimal():
-            groups.setdefault(int(number), {})[rest] = array
+        group, _, rest = name.partition(".")
+        groups[group][rest] = array
     return groups
 
 

@@ -19,8 +19,7 @@ from driftls.policies.disjoint import DisjointLinUCB
 from driftls.policies.linucb import LinUCB
 from driftls.policies.policy import Policy
 from driftls.policies.shared import SharedPolicy
-from driftls.policies.simple import Greedy, Random
-from driftls.policies.thompson import LinTS
+from driftls.policies.simple import Greedy, LinTS, Random
 from driftls.schedules import ridge
 from driftls.trackers import RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth

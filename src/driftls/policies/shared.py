@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import Seed
-from driftls.errors import CorruptFileError, DriftlsError, InputError, SettingsError
+from driftls.errors import DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
 from driftls.history import Mapped
 from driftls.inputs import as_numbers
 from driftls.kernels import choose as kernels
-from driftls.persistence import group, whole
+from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIndex, plain_ids
 from driftls.policies.arms import (
     arm_rows,
@@ -31,10 +31,11 @@ from driftls.policies.arms import (
     rounds_of,
 )
 from driftls.policies.crossed import CrossedStage
-from driftls.policies.files import tracker_of, width_of
+from driftls.policies.files import grouped, joined, tracker_of, width_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
 from driftls.policies.tables import TABLE_FROM
+from driftls.state import refuse
 from driftls.trackers import Tracker
 from driftls.trackers.settings import whole_number
 from driftls.widths import Width
@@ -114,7 +115,7 @@ class SharedPolicy(Policy):
         with self.lock:
             if self.features is not None and hasattr(self.features, "pool"):
                 return self.features.pool(items)
-            rows, _ = arm_rows(items, self._features_of(items))
+            rows = arm_rows(items, self.dim)
             look_at(rows)
             return copy.deepcopy(rows)
 
@@ -122,7 +123,8 @@ class SharedPolicy(Policy):
         names = ids_of(ids, len(items)) if ids is not None and hasattr(items, "__len__") else None
         if items is not None or self.features is not None or is_user(arms):
             arms = self._arms_of(arms, items)
-        rows, count = arm_rows(as_block(arms) if learn and arm is None else arms, self._features_of(arms))
+        rows = arm_rows(as_block(arms) if learn and arm is None else arms, self.dim)
+        count = rows.shape[0]
         return rows, count, names if ids is None or names is not None else ids_of(ids, count)
 
     def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
@@ -134,8 +136,7 @@ class SharedPolicy(Policy):
             made = features.rounds(arms, items)
             rounds = None if rewards is not None else len(arms)
             arms = self._fitting(made)
-        arms = self._arms_of(arms)
-        rows, _ = arm_rows(arms, self._features_of(arms), many=True)
+        rows = arm_rows(self._arms_of(arms), self.dim, many=True)
         names = None if ids is None else plain_ids(ids)
         rewards = None if rewards is None else as_numbers(rewards, "rewards must be a matrix")
         rounds, count, still = rounds_of(rows, rewards, names, rounds)
@@ -152,10 +153,6 @@ class SharedPolicy(Policy):
         if self.features is not None:
             return self._made({}, arms) if is_items(arms) else self._fitting(arms) if self._is_made(arms) else arms
         return arms
-
-    def _features_of(self, arms: Any) -> int:
-        """How many features these arms should have."""
-        return self.dim
 
     def _row(self, x: Any) -> Any:
         rows, count, _ = self._round(x, None, None, learn=True)
@@ -263,8 +260,6 @@ class SharedPolicy(Policy):
     def _begin(self, rows: Any, recurring: bool) -> None:
         """The first arms are here and are looked at: start the tracker, dense or sparse, and its width."""
         look_at(rows)
-        if rows.shape[1] > self.dim:
-            self.grow(rows.shape[1])
         sparse, crossed = not isinstance(rows, np.ndarray), isinstance(rows, CrossedArms)
         self._open_model(self._decide(sparse, recurring, crossed), rows.row.dim if crossed else 0)
 
@@ -311,18 +306,18 @@ class SharedPolicy(Policy):
     def _snapshot_models(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         header["tracker"], parts = self.tracker.snapshot()
         header |= {"forget_after": self.forget_after, "ids": self._index.header(), "model": None}
-        arrays |= {f"tracker.{name}": array for name, array in parts.items()}
+        arrays |= joined({"tracker": parts})
         if len(self._models):
             width = self._models[0].width
-            numbers, parts = width.snapshot()
+            numbers, own = width.snapshot()
             header["model"] = {"slots": width.slots, "numbers": numbers}
-            arrays |= {f"width.{name}": np.array(array) for name, array in parts.items()}
+            arrays |= joined({"width": own})
 
     @classmethod
     def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
         """The policy that `snapshot` wrote down."""
         policy = cls.__new__(cls)
-        tracker = tracker_of(header["tracker"], group(arrays, "tracker."), functions)
+        tracker = tracker_of(header["tracker"], grouped(arrays)["tracker"], functions)
         weights = {name: value for name, value in header["weights"].items() if value is not None}
         SharedPolicy.__init__(policy, tracker, width_of(header), forget_after=header["forget_after"], **weights)
         policy._restore(header, arrays)
@@ -330,13 +325,11 @@ class SharedPolicy(Policy):
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         model = header["model"]
-        self._index.restore(header["ids"], 0 if model is None else whole(model, "slots"))
+        slots = 0 if model is None else whole(model, "slots")
+        self._index.restore(header["ids"], slots)
         if model is not None:
-            if self.tracker.sparse is None or not self.width.keeps_arms <= model["slots"] <= 2**24:
-                raise CorruptFileError(
-                    "the model of the policy does not fit its tracker. Restore the file from a copy."
-                )
-            kept = whole(model, "slots"), model["numbers"], group(arrays, "width.")
+            refuse(self.tracker.sparse is None or not self.width.keeps_arms <= slots <= 2**24, "model")
+            kept = slots, model["numbers"], grouped(arrays)["width"]
             self._open_rows(Model(self.tracker, self.width.reopen(self.tracker, self._models.draws, *kept)))
         self._restore_common(header, arrays)
         self._models.check_prior(self.tracker)
