@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable
 from typing import Any, ClassVar, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import Seed, generator_of
-from driftls.errors import DriftlsError, InputError, SettingsError
+from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.columns import as_record
 from driftls.history import Mapped
@@ -117,7 +118,10 @@ class DisjointLinUCB(Policy):
     def model(self, name: Hashable) -> Tracker:
         """A copy of the tracker of an arm id, with units of its own."""
         with self.lock:
-            return self._models.copy_of(self._known(name))
+            made = copy.deepcopy(self._models[self._known(name)].tracker)
+            if self.units is not None:
+                made.measure(self.units.copy(), own=True)
+            return made
 
     def warm(
         self, name: Hashable, fill: Any, *, sparse: bool, squares: NDArray[np.float64], n: int, errors: float
@@ -128,7 +132,8 @@ class DisjointLinUCB(Policy):
             name = plain_id(name)
             if name in self._index.slot_of:
                 raise SettingsError(f"arm id {name!r} has a model already: a warm start is for a new one.")
-            self._start(sparse, 1)
+            if self._models.stage.sparse is None:
+                self._start(sparse, 1)
             model = self._fresh_model()
             self._models.warm(model, fill, squares, n, errors)  # first: it may be refused
             self._models.table.leave()  # one of its arms may give way
@@ -261,35 +266,10 @@ class DisjointLinUCB(Policy):
     # -- models --------------------------------------------------------------------------------------------------
 
     def _start(self, sparse: bool, arms: int) -> None:
-        """The first user is here: dense or sparse, from now on."""
-        if self._models.stage.sparse is None:
-            if self._auto:
-                self._decide(sparse, arms)
-            self._start_rows(sparse)
-
-    def _decide(self, sparse: bool, arms: int) -> None:
-        """Choose tracker and width: what is exact where that is affordable, and no worse than exact where it is not."""
-        dim = self.dim
-        grows = self.features is not None and self.features.grows
-        small = dim <= EXACT_UP_TO and not grows
-        exact = not sparse and small and arms * dim * dim <= MOST_PRODUCTS
-        self.tracker = RLS(dim) if small else SAGA(dim)
-        self._models.grow(dim, ExactWidth() if exact else CentredWidth())
-        what = f"{dim} {'sparse' if sparse else 'dense'} features"
-        self._reason = (
-            f"exact: {what} and {arms} arms, for which exact widths are affordable"
-            if exact
-            else f"fast: {what} and {arms} arms: exact models, with centred diagonal widths"
-            if small
-            else f"fast: {OPEN_END if grows else what + ', too many for a matrix an arm'}: SAGA, with centred diagonal widths"
-        )
-        self._auto = False
-        if self.sigmas is not None:
-            self._models.adapt(self.tracker, FIRST_RIDGE)
-
-    def _start_rows(self, sparse: bool) -> None:
-        """Users are dense or sparse from now on, and measured in units that all models share."""
+        """Users are dense or sparse from now on; the first ones say what is chosen for so many arms."""
         tracker, models = self.tracker, self._models
+        if self._auto:
+            tracker = self._decide(sparse, arms)
         if models.units is None and (tracker.scale or tracker.intercept):
             constant = 1.0 if models.strength is None else models.strength.constant
             models.units = Units(
@@ -297,19 +277,31 @@ class DisjointLinUCB(Policy):
             )
         models.take_rows(sparse, tracker.intercept)
 
+    def _decide(self, sparse: bool, arms: int) -> Tracker:
+        """Choose tracker and width: what is exact where that is affordable, and no worse than exact where it is not."""
+        dim, grows = self.dim, self.features is not None and self.features.grows
+        what, small = f"{dim} {'sparse' if sparse else 'dense'} features", dim <= EXACT_UP_TO and not grows
+        exact = not sparse and small and arms * dim * dim <= MOST_PRODUCTS
+        self._auto, self.tracker = False, RLS(dim) if small else SAGA(dim)
+        if exact:
+            self._reason = f"exact: {what} and {arms} arms, for which exact widths are affordable"
+        elif small:
+            self._reason = f"fast: {what} and {arms} arms: exact models, with centred diagonal widths"
+        else:
+            what = OPEN_END if grows else f"{what}, too many for a matrix an arm"
+            self._reason = f"fast: {what}: SAGA, with centred diagonal widths"
+        self._models.grow(dim, ExactWidth() if exact else CentredWidth())
+        if self.sigmas is not None:
+            self._models.adapt(self.tracker, FIRST_RIDGE)
+        return self.tracker
+
     def _fresh_model(self) -> Model:
-        models, kept = self._models, seeds_header(self._seeds)
+        models = self._models
         tracker = self.tracker.fresh(self._seeds.spawn(1)[0], TAPE)
         if models.strength is not None:
             tracker.set_ridge(ridge(models.strength.ridge), rewrite=False)
-        try:
-            tracker.start(bool(models.stage.sparse), models.units)
-            return models.open(tracker, 0)
-        except DriftlsError:  # a tracker and a width that do not go together: nothing was started
-            self._seeds = seeds_of(kept)
-            if not len(self._index):
-                models.clear()
-            raise
+        tracker.start(bool(models.stage.sparse), models.units)
+        return Model(tracker, models.width.open(tracker, models.draws))
 
     def _grow_models(self) -> None:
         models, sparse = self._models, self._models.stage.sparse
@@ -319,7 +311,7 @@ class DisjointLinUCB(Policy):
         if sparse is None:
             models.take_rows(None)
             return
-        self._start_rows(sparse)
+        self._start(sparse, 1)
         for slot in self._index.slot_of.values():
             tracker, width = models[slot]
             tracker.grow(self.dim)
@@ -328,16 +320,9 @@ class DisjointLinUCB(Policy):
     # -- files ---------------------------------------------------------------------------------------------------
 
     def _snapshot_models(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        header["tracker"], _ = self.tracker.snapshot()
-        header |= {
-            "seeds": seeds_header(self._seeds),
-            "sparse": self._models.stage.sparse,
-            "most_arms": self.most_arms,
-            "reason": self._reason,
-            "auto": self._auto,
-            "ids": self._index.header(),
-            "models": [],
-        }
+        header |= {"tracker": self.tracker.snapshot()[0], "sparse": self._models.stage.sparse, "models": []}
+        header |= {"seeds": seeds_header(self._seeds), "ids": self._index.header(), "most_arms": self.most_arms}
+        header |= {"reason": self._reason, "auto": self._auto}
         if self.units is not None:
             header["units"], kept = self.units.snapshot()
             arrays |= joined({"units": kept})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,10 +137,6 @@ class Models:
         self.draws.ready(draws)
         self.refilled = True
 
-    def open(self, tracker: Tracker, slots: int) -> Model:
-        """A model of a tracker that has started, and of the policy's width."""
-        return Model(tracker, self.width.open(tracker, self.draws, slots))
-
     def put(self, slot: int, model: Model) -> None:
         """The model of a slot; its addresses go where kernels look."""
         self._by_slot[slot] = model
@@ -152,13 +147,6 @@ class Models:
         model.width.reserve(1 if self.disjoint else self.slots.size)
         if isinstance(model.tracker, RLS):
             model.tracker.keep_ready()
-
-    def copy_of(self, slot: int) -> Tracker:
-        """A copy of a model's tracker; units that all models share become its own."""
-        made = copy.deepcopy(self[slot].tracker)
-        if self.units is not None:
-            made.measure(self.units.copy(), own=True)
-        return made
 
     def clear(self) -> None:
         """There is no model any more, and rows of either kind may come."""
@@ -273,13 +261,9 @@ class Models:
             model.width.attend()
         self.table.renew()
 
+    @unbroken()
     def _look(self) -> None:
-        """It is time for a look."""
-        with unbroken():
-            self._take_units()
-
-    def _take_units(self) -> None:
-        """Other units, and, where it is estimated, another ridge; rewrite what was learned."""
+        """Take other units, and, where it is estimated, another ridge; rewrite what was learned."""
         units, models, strength = self.units, self.each(), self.strength
         assert units is not None
         if strength is not None and self.first is not None and self.frame["learned"] >= 4.0:

@@ -278,7 +278,7 @@ class SharedPolicy(Policy):
             if user and sparse and tracker.units is not None:
                 tracker.units.repeat(user)
         try:
-            model = self._models.open(tracker, FIRST_SLOTS)
+            model = Model(tracker, self.width.open(tracker, self._models.draws, FIRST_SLOTS))
         except BaseException:
             if unused:
                 tracker.unstart()
