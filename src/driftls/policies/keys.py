@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from driftls.errors import CorruptFileError, DimensionError, InputError
+from driftls.errors import InputError
 from driftls.inputs import Rows
 from driftls.persistence import expect
 from driftls.policies.arm_index import id_header, id_of, plain_id
+from driftls.state import refuse
 
 MOST_LEARNED = 100_000  # keys that are remembered after their reward, so that a repeated one is noticed
 
@@ -48,13 +49,12 @@ class Keys:
 
     def settle(self, key: Any, *, learned: bool) -> None:
         """If its reward was learned it waits no longer; the key is remembered for a while."""
-        key = plain_id(key)
-        if not learned:
-            return
-        del self.waiting[key]
-        self.learned[key] = None
-        if len(self.learned) > MOST_LEARNED:
-            self.learned.popitem(last=False)
+        if learned:
+            key = plain_id(key)
+            del self.waiting[key]
+            self.learned[key] = None
+            if len(self.learned) > MOST_LEARNED:
+                self.learned.popitem(last=False)
 
     def grow(self, dim: int) -> None:
         """Rows have so many features from now on."""
@@ -64,7 +64,7 @@ class Keys:
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Keys for a header, and the rows of all waiting choices in a few arrays."""
-        choices = list(self.waiting.values())
+        choices, none = self.waiting.values(), np.empty(0, np.int32)
         header = {
             "learned": [id_header(key) for key in self.learned],
             "waiting": [
@@ -72,12 +72,11 @@ class Keys:
                 for key, choice in self.waiting.items()
             ],
         }
-        sizes = [len(choice.values) for choice in choices]
-        start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        values = np.concatenate([choice.values for choice in choices]) if choices else np.empty(0)
-        none = np.empty(0, np.int32)
-        indices = [none if choice.indices is None else choice.indices for choice in choices]
-        return header, {"start": start, "values": values, "indices": np.concatenate([none, *indices]).astype(np.int32)}
+        return header, {
+            "start": np.cumsum([0, *(len(choice.values) for choice in choices)], dtype=np.int64),
+            "values": np.concatenate([np.empty(0), *(choice.values for choice in choices)]),
+            "indices": np.concatenate([none, *(choice.indices for choice in choices if choice.indices is not None)]),
+        }
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any], dim: int) -> None:
         """What `snapshot` wrote down of rows of `dim` features, in time linear in what is kept."""
@@ -85,19 +84,14 @@ class Keys:
         start = expect(arrays, "start", (len(waiting) + 1,), np.int64)
         values = expect(arrays, "values", (None,), np.float64)
         indices, at = expect(arrays, "indices", (None,), np.int32), 0
-        if start[0] != 0 or (np.diff(start) < 0).any() or start[-1] != values.size:
-            raise CorruptFileError("the rows of waiting choices do not lie within their arrays.")
+        refuse(start[0] != 0 or (np.diff(start) < 0).any() or start[-1] != values.size, "start")
         self.learned = OrderedDict.fromkeys(id_of(key) for key in header["learned"])
         for number, (key, name, sparse) in enumerate(waiting):
             first, last = int(start[number]), int(start[number + 1])
             index = indices[at : at + last - first].copy() if sparse else None
-            if index is not None and index.size != last - first:
-                raise CorruptFileError("a waiting choice has fewer indices than values.")
-            if index is None and last - first != dim:
-                raise DimensionError(f"a waiting choice has {last - first} features, expected {dim}.")
+            refuse((dim if index is None else index.size) != last - first, "waiting")
             at += last - first if sparse else 0
-            row = Waiting(index, values[first:last].copy(), tuple(id_of(entry) for entry in name))
-            self.waiting[id_of(key)] = row
+            self.waiting[id_of(key)] = Waiting(index, values[first:last].copy(), tuple(map(id_of, name)))
 
 
 def row_of(choice: Waiting, dim: int) -> Any:

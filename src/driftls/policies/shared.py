@@ -30,11 +30,10 @@ from driftls.policies.arms import (
     plain_rows,
     rounds_of,
 )
-from driftls.policies.crossed import CrossedStage
 from driftls.policies.files import grouped, joined, tracker_of, width_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
-from driftls.policies.tables import TABLE_FROM
+from driftls.policies.tables import TABLE_FROM, CrossedStage
 from driftls.state import refuse
 from driftls.trackers import Tracker
 from driftls.trackers.settings import whole_number
