@@ -110,22 +110,23 @@ def look_at(rows: Any, called: str = "arm") -> None:
 
 def rounds_of(rows: Any, rewards: Any, names: Any, rounds: Any) -> tuple[int, int, bool]:
     """How many rounds there are, how many arms each has, and whether these are the same rows, from whatever tells."""
-    total = rows.shape[0]
+    total, crossed = rows.shape[0], isinstance(rows, CrossedArms)
     if rewards is not None:
         if rewards.ndim not in (1, 2):
             raise DimensionError(f"rewards must be a matrix, or a vector with shown=, got shape {rewards.shape}.")
         rounds = len(rewards)
     elif rounds is not None:
         rounds = whole_number(rounds, "rounds", 0)
-    if isinstance(rows, CrossedArms):
+    if crossed:
         count = rows.blocks.size
-        rounds = rows.row.shape[0] if rounds is None else rounds
+    elif names is not None:
+        count = len(names)
+    elif rewards is not None and rewards.ndim == 2 and rewards.shape[1]:
+        count = rewards.shape[1]
     else:
-        count = (
-            len(names) if names is not None else rewards.shape[1] if rewards is not None and rewards.ndim == 2 else 0
-        )
-        rounds = (total // count if count else 1) if rounds is None else rounds
-        count = count or (total // rounds if rounds else 0)
+        count = total if rounds is None else total // max(rounds, 1)
+    if rounds is None:
+        rounds = rows.row.shape[0] if crossed else total // max(count, 1)
     still = total == count and rounds > 1
     if rounds and (not count or not (still or total == rounds * count) or (names is not None and len(names) != count)):
         raise DimensionError(f"{rounds} rounds of {count} arms need {rounds * count} rows (or {count}), got {total}.")
@@ -168,22 +169,15 @@ def position_of(arm: Any, count: int) -> int:
 def allowed_arms(allowed: Any, count: int) -> NDArray[np.int64]:
     """Which of the arms may be shown: a mask, or their positions."""
     given = as_numbers(allowed, "allowed must be a vector")
-    given = given.astype(np.int64) if given.size == 0 else given
-    if given.dtype == bool:
-        if given.shape != (count,):
-            raise DimensionError(f"allowed must have an entry for each of {count} arms, got shape {given.shape}.")
-        mask = given.astype(np.int64)
-    else:
-        if (
-            given.ndim != 1
-            or given.dtype.kind not in "iu"
-            or (given.size and not 0 <= given.min() <= given.max() < count)
-        ):
-            raise InputError(f"allowed must be a mask, or positions in 0 ... {count - 1}, got {allowed!r}.")
-        mask = np.zeros(count, dtype=np.int64)
-        mask[given] = 1
-    if not mask.any():
+    if given.dtype == bool and given.shape != (count,):
+        raise DimensionError(f"allowed must have an entry for each of {count} arms, got shape {given.shape}.")
+    places = np.flatnonzero(given) if given.dtype == bool else given
+    if not places.size:
         raise InputError("allowed leaves no arm: at least one must be allowed.")
+    if places.ndim != 1 or places.dtype.kind not in "iu" or not 0 <= places.min() <= places.max() < count:
+        raise InputError(f"allowed must be a mask, or positions in 0 ... {count - 1}, got {allowed!r}.")
+    mask = np.zeros(count, dtype=np.int64)
+    mask[places] = 1
     return mask
 
 
@@ -199,13 +193,11 @@ def rewards_of(rewards: Any, shown: Any, rounds: int, count: int) -> tuple[Any, 
         raise DimensionError(f"rewards must have shape {expected}, got {array.shape}.")
     if not (np.abs(array) < LARGEST).all():
         raise InputError("rewards must be finite (and below 1e75), got one that is not. Nothing was learned.")
-    return array, None if shown is None else _positions(shown, rounds, count)
-
-
-def _positions(shown: Any, rounds: int, count: int) -> NDArray[np.int64]:
-    array = as_numbers(shown, "shown must be a vector")
-    if array.shape != (rounds,) or array.dtype.kind not in "iu":
-        raise DimensionError(f"shown must be {rounds} whole numbers, one a round, got {array.dtype} {array.shape}.")
-    if array.size and int(array.max()) >= count:
-        raise InputError(f"shown must be positions below {count} (or -1 for no arm of the pool), got {array.max()}.")
-    return np.ascontiguousarray(np.maximum(array, -1), dtype=np.int64)
+    if shown is None:
+        return array, None
+    places = as_numbers(shown, "shown must be a vector")
+    if places.shape != (rounds,) or places.dtype.kind not in "iu":
+        raise DimensionError(f"shown must be {rounds} whole numbers, one a round, got {places.dtype} {places.shape}.")
+    if places.size and int(places.max()) >= count:
+        raise InputError(f"shown must be positions below {count} (or -1 for no arm of the pool), got {places.max()}.")
+    return array, np.ascontiguousarray(np.maximum(places, -1), dtype=np.int64)

@@ -90,16 +90,8 @@ class LinUCB(SharedPolicy):
         elif width is None:
             width = ExactWidth() if isinstance(tracker, RLS) else DiagonalWidth()
         sigmas = (2.0 if self._auto else 1.0) if sigmas is None else sigmas
-        super().__init__(
-            tracker,
-            width,
-            kappa=kappa,
-            sigmas=sigmas,
-            epsilon=epsilon,
-            forget_after=forget_after,
-            seed=own,
-            features=features,
-        )
+        weights: dict[str, Any] = {"kappa": kappa, "sigmas": sigmas, "epsilon": epsilon}
+        super().__init__(tracker, width, forget_after=forget_after, seed=own, features=features, **weights)
 
     def _parts(self, dim: int, *, sparse: bool, recurring: bool, grows: bool = False) -> tuple[Tracker, Width]:
         lam, seed = self._regularisation, self._seed
@@ -145,10 +137,9 @@ class LinUCB(SharedPolicy):
             }
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self._reason, auto, self._adaptive = str(header["reason"]), header["auto"], False
+        self._reason, auto = str(header["reason"]), header["auto"]
         self._auto = auto is not None
         if auto is not None:
-            self._adaptive = bool(auto["adaptive"])
+            self._adaptive, self._seed = bool(auto["adaptive"]), seeds_of(auto["seed"])
             self._regularisation = from_header(auto["regularisation"])
-            self._seed = seeds_of(auto["seed"])
         super()._restore(header, arrays)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import TAPE, Draws, Seed
-from driftls.errors import CorruptFileError
 from driftls.inputs import fault
 from driftls.kernels import choose as kernels
 from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM
@@ -101,21 +100,18 @@ class Models:
         if not self.disjoint:  # where slots are those of arms, not of models
             self.stage.give_slots(self.slots)
 
-    def room(self, arms: int) -> bool:
-        """Have room for the scores of so many arms; True if slots lie elsewhere now."""
-        if arms <= self.slots.size:
-            return False
-        self._make_slots(2 * arms)
-        for model in self.each():
-            model.width.reserve(2 * arms)
-        return True
+    def room(self, arms: int) -> None:
+        """Have room for the scores of so many arms."""
+        if arms > self.slots.size:
+            self._make_slots(2 * arms)
+            for model in self.each():
+                model.width.reserve(2 * arms)
 
     def grow(self, dim: int, width: Width | None = None) -> None:
         """Rows have so many features from now on, and new models another width, if one is given."""
         self.dim, self.width = dim, self.width if width is None else width
-        need = self.width.draws(dim) + 1
-        self.frame["draws"] = self.frame["draws"] // self.need * need
-        self.need = need
+        self.need = self.width.draws(dim) + 1
+        self._make_slots(self.slots.size)
 
     def take_rows(self, sparse: bool | None, constant: bool = False) -> None:
         """Rows are dense, or sparse, from now on; None: the first ones will tell."""
@@ -310,15 +306,13 @@ class Models:
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         """What `snapshot` wrote down."""
-        found = {name: checked(header["numbers"][name], float) for name in NUMBERS}
-        if not all(0.0 <= value < np.inf for value in found.values()):
-            raise CorruptFileError(f"errors, their number and a probability cannot be {found}. Restore it from a copy.")
-        self.frame.set(**found)
+        for name in NUMBERS:
+            self.frame[name] = checked(header["numbers"][name], float)
+            refuse(not 0.0 <= self.frame[name] < np.inf, name)
         self.rounds, self.strength, self.first = whole(header, "rounds"), None, None
         if header["strength"] is not None:
             numbers = checked(header["strength"], tuple[float, float, float, float])
-            if not min(numbers) > 0.0:
-                raise CorruptFileError(f"strengths of a prior must be positive, got {numbers}.")
+            refuse(not min(numbers) > 0.0, "strength")
             self.strength, self.first = Strength(*numbers[:2]), Strength(*numbers[2:])
         self.draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
         self.read_tape()
