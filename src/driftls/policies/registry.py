@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -55,46 +56,37 @@ def _greedy(dim: int, kappa: float | None, seed: Seed, **settings: Any) -> Share
     return Greedy(RLS(dim, **_of_tracker(settings)), seed=seed, **settings)
 
 
-POLICIES: dict[str, Maker] = {
-    "flinucb-saga": _saga,
-    "linucb-exact": _exact,
-    "linucb-auto": _over_dim(LinUCB),
-    "lints": _over_dim(LinTS),
-    "greedy": _greedy,
-    "epsilon-greedy": lambda dim, kappa, seed, **settings: _greedy(dim, kappa, seed, **{"epsilon": 0.1, **settings}),
-    "random": lambda dim, kappa, seed: Random(dim, seed=seed),
-}
-_UCB: dict[str, type] = {"kappa": float, "sigmas": float, "epsilon": float, "ridge": float}
-# What can be set, and whether it is a whole number; the paper's policies have kappa alone.
-SETTINGS: dict[str, dict[str, type]] = {
-    "flinucb-saga": {**_UCB, "steps": int},
-    "linucb-exact": {**_UCB, "discount": float},
-    "linucb-auto": _UCB,
-    "lints": _UCB,
-    "greedy": {"ridge": float},
-    "epsilon-greedy": {"ridge": float, "epsilon": float},
-    "random": {},
-}
+POLICIES: dict[str, Maker] = {}
+SETTINGS: dict[str, dict[str, type]] = {}  # what can be set, and whether it is a whole number
 
 
 def register(name: str, maker: Maker, settings: dict[str, type] | None = None) -> None:
-    """Add a policy to the list, under a name that is not taken."""
+    """Add a policy to the list, under a name that is not taken; the paper's have kappa alone."""
     if name in POLICIES and POLICIES[name] is not maker:
         raise SettingsError(f"there is a policy of the name {name!r} already. Choose another name.")
     POLICIES[name], SETTINGS[name] = maker, {"kappa": float} if settings is None else settings
 
 
+_UCB: dict[str, type] = {"kappa": float, "sigmas": float, "epsilon": float, "ridge": float}
+register("flinucb-saga", _saga, {**_UCB, "steps": int})
+register("linucb-exact", _exact, {**_UCB, "discount": float})
+register("linucb-auto", _over_dim(LinUCB), _UCB)
+register("lints", _over_dim(LinTS), _UCB)
+register("greedy", _greedy, {"ridge": float})
+register("epsilon-greedy", partial(_greedy, epsilon=0.1), {"ridge": float, "epsilon": float})
+register("random", lambda dim, kappa, seed: Random(dim, seed=seed), {})
+
+
 def load(path: str | os.PathLike[str]) -> Policy:
     """A saved policy, of whichever kind the file holds."""
     header, arrays = persistence.read(path)
-    kinds: dict[str, type[Policy]] = {
-        kind.__name__: kind for kind in (DisjointLinUCB, Greedy, LinTS, LinUCB, SharedPolicy, Random)
-    }
-    if not isinstance(header.get("class"), str) or header["class"] not in kinds:
-        told = f"{path}: expected a policy ({', '.join(kinds)}), got a {header.get('class')}"
-        raise FileFormatError(f"{told}. A tracker is loaded by its class: {header.get('class')}.load(path).")
-    with persistence.reading(path):
-        return kinds[header["class"]].from_snapshot(header, arrays)
+    kinds, name = (DisjointLinUCB, Greedy, LinTS, LinUCB, SharedPolicy, Random), header.get("class")
+    for kind in kinds:
+        if kind.__name__ == name:
+            with persistence.reading(path):
+                return kind.from_snapshot(header, arrays)
+    told = f"{path}: expected a policy ({', '.join(kind.__name__ for kind in kinds)}), got a {name}"
+    raise FileFormatError(f"{told}. A tracker is loaded by its class: {name}.load(path).")
 
 
 def as_disjoint(policy: SharedPolicy, seed: Seed = None) -> DisjointLinUCB:
