@@ -38,10 +38,11 @@ class ArmIndex:
 
     def note(self, names: Iterable[Hashable], round_number: int = 0) -> None:
         """These ids were on offer in this round."""
+        slot_of, offered = self.slot_of, self._offered
         for name in names:
-            if name in self.slot_of:
-                self.slot_of.move_to_end(name)
-                self._offered[name] = round_number
+            if name in slot_of:
+                slot_of.move_to_end(name)
+                offered[name] = round_number
 
     def offer(self, names: list[Hashable], opened: Callable[[Hashable], Any], round_number: int = 0) -> list[Hashable]:
         """The ids of a round: each that is new has a slot `opened`; returns these."""

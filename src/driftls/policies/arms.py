@@ -24,22 +24,24 @@ FIRST_NAMES = 64
 OPEN_END = "a vocabulary that may grow without end"
 
 
-def arm_rows(arms: Any, dim: int, *, many: bool = False) -> Any:
-    """Arms as rows, looked at but for their numbers; many: of any number of rounds."""
+def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
+    """Arms as rows and how many they are, looked at but for their numbers; many: of any number of rounds."""
     rows: Any = arms if type(arms) is Rows and arms.dim == dim else csr_rows(arms, dim) if type(arms) in CSR else None
     if rows is not None and type(rows.start) is np.ndarray and rows.start.ndim == 1:
-        pass  # whether its arrays fit together is for the stage to see
+        count = rows.start.size - 1  # whether its arrays fit together is for the stage to see
     elif isinstance(arms, CrossedArms):
-        rows, users = arms, arms.row.shape[0]
+        rows, (users, features) = arms, arms.row.shape
+        count = users * arms.blocks.size
         if not many and users != 1:
             raise InputError(f"a choice is for one user, got the arms of {users}.")
-        if arms.shape[1] != dim:
+        if features * (arms.count + arms.shared) != dim:
             raise DimensionError(f"arms must have {dim} features, got {arms.shape[1]}.")
     else:
         rows = as_rows(arms, dim, "arms")
-    if not many and rows.shape[0] < 1:
+        count = rows.shape[0]
+    if not many and count < 1:
         raise InputError("the pool is empty: at least one arm is needed.")
-    return rows
+    return rows, count
 
 
 def first_dim(features: FeatureMap) -> int:

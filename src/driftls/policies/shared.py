@@ -114,7 +114,7 @@ class SharedPolicy(Policy):
         with self.lock:
             if self.features is not None and hasattr(self.features, "pool"):
                 return self.features.pool(items)
-            rows = arm_rows(items, self.dim)
+            rows, _ = arm_rows(items, self.dim)
             look_at(rows)
             return copy.deepcopy(rows)
 
@@ -122,8 +122,7 @@ class SharedPolicy(Policy):
         names = ids_of(ids, len(items)) if ids is not None and hasattr(items, "__len__") else None
         if items is not None or self.features is not None or is_user(arms):
             arms = self._arms_of(arms, items)
-        rows = arm_rows(as_block(arms) if learn and arm is None else arms, self.dim)
-        count = rows.shape[0]
+        rows, count = arm_rows(as_block(arms) if learn and arm is None else arms, self.dim)
         return rows, count, names if ids is None or names is not None else ids_of(ids, count)
 
     def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
@@ -135,7 +134,7 @@ class SharedPolicy(Policy):
             made = features.rounds(arms, items)
             rounds = None if rewards is not None else len(arms)
             arms = self._fitting(made)
-        rows = arm_rows(self._arms_of(arms), self.dim, many=True)
+        rows, _ = arm_rows(self._arms_of(arms), self.dim, many=True)
         names = None if ids is None else plain_ids(ids)
         rewards = None if rewards is None else as_numbers(rewards, "rewards must be a matrix")
         rounds, count, still = rounds_of(rows, rewards, names, rounds)
@@ -207,9 +206,11 @@ class SharedPolicy(Policy):
             models.slots[:count] = -1
             return
         models.look_at(models.stage.inner, count)
-        new = set(self._index.offer(names, self._open_slot, models.rounds))
-        slots = ((name, self._index.slot_of[name]) for name in names)
-        models.slots[:count] = [-2 - slot if name in new else slot for name, slot in slots]
+        new, slot_of = self._index.offer(names, self._open_slot, models.rounds), self._index.slot_of
+        models.slots[:count] = [slot_of[name] for name in names]
+        if new:
+            fresh = np.isin(models.slots[:count], [slot_of[name] for name in new])
+            models.slots[:count][fresh] = -2 - models.slots[:count][fresh]  # for the kernel to open
         kernels.open_arms(self.frame, 0, count)
 
     def _open_slot(self, name: Hashable) -> None:
