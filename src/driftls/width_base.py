@@ -65,26 +65,19 @@ class Width:
                 f"{type(self).__name__} has to see every row, but the tracker has learned {len(tracker)} rows "
                 "before. Give the policy an unused tracker, or learn those rows through the policy."
             )
-        return self._opened(tracker, draws, slots)
-
-    def reopen(
-        self, tracker: Tracker, draws: Draws, slots: int, numbers: dict[str, float], arrays: dict[str, Any]
-    ) -> Self:
-        """What `snapshot` wrote down, for a tracker and draws that are where they were."""
-        opened = self._opened(tracker, draws, slots)
-        opened.restore(numbers, arrays)
-        return opened
+        return self.opened(tracker, draws, slots)
 
     def over_more(self, draws: Draws) -> Self:
         """The same over the features that its tracker has by now; those that are new were never seen."""
         numbers, arrays = self.snapshot()
-        grown = self._opened(self.tracker, draws, self.slots)
+        grown = self.opened(self.tracker, draws, self.slots)
         before, after = (one.dim - self.tracker.intercept for one in (self, grown))
         fresh = grown.snapshot()[1]
         grown.restore(numbers, {name: widened(array, fresh[name], before, after) for name, array in arrays.items()})
         return grown
 
-    def _opened(self, tracker: Tracker, draws: Draws, slots: int) -> Self:
+    def opened(self, tracker: Tracker, draws: Draws, slots: int) -> Self:
+        """The same, whatever the tracker has learned: for `restore`."""
         return type(self)(**self.settings())._start(tracker, draws, slots)
 
     def _start(self, tracker: Tracker, draws: Draws, slots: int) -> Self:

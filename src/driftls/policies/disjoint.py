@@ -18,7 +18,7 @@ from driftls.inputs import as_rows
 from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
 from driftls.policies.arms import OPEN_END, as_block, check_parts, first_dim, is_items, is_user, look_at, position_of
-from driftls.policies.files import grouped, joined, seeds_header, seeds_of, tracker_of, width_of
+from driftls.policies.files import grouped, joined, seeds_header, seeds_of, settings_of, tracker_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
 from driftls.schedules import ridge
@@ -337,9 +337,7 @@ class DisjointLinUCB(Policy):
     def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
         """The policy that `snapshot` wrote down."""
         groups, tracker = grouped(arrays), tracker_of(header["tracker"], {"unread": np.empty(0)}, functions)
-        weights = {name: value for name, value in header["weights"].items() if value is not None}
-        weights |= {"width": width_of(header), "most_arms": whole(header, "most_arms")}
-        made = cls(tracker.dim, tracker=tracker, **weights)
+        made = cls(tracker.dim, tracker=tracker, most_arms=whole(header, "most_arms"), **settings_of(header))
         made._reason, made._auto = str(header["reason"]), bool(header["auto"])
         made._seeds = seeds_of(header["seeds"])
         if header["sparse"] is not None:
@@ -354,7 +352,8 @@ class DisjointLinUCB(Policy):
             refuse(one.sparse is None or one.sparse != header["sparse"] or one.dim != made.dim, f"model {number}")
             if made.units is not None:
                 one.measure(made.units)
-            width = made.width.reopen(one, made._models.draws, 0, entry["numbers"], own["width"])
+            width = made.width.opened(one, made._models.draws, 0)
+            width.restore(entry["numbers"], own["width"])
             made._models.put(slot, Model(one, width))
         made._restore_common(header, arrays)
         made._models.check_prior(tracker)

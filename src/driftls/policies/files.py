@@ -14,7 +14,7 @@ from driftls.persistence import whole
 from driftls.policies.models import Models
 from driftls.state import refuse
 from driftls.trackers import Tracker
-from driftls.widths import KINDS, Width
+from driftls.widths import KINDS
 
 
 def common_snapshot(policy: Any, models: Models) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -36,13 +36,13 @@ def tracker_of(header: dict[str, Any], arrays: dict[str, Any], functions: dict[s
     return kind.from_snapshot(header, arrays, **functions)
 
 
-def width_of(header: dict[str, Any]) -> Width:
-    """The width that a policy's file names."""
+def settings_of(header: dict[str, Any]) -> dict[str, Any]:
+    """Width and weights that a policy's file names."""
     settings = dict(header["width"])
     kind = KINDS.get(str(settings.pop("kind")))
     if kind is None:
         raise CorruptFileError(f"the file names an unknown width: {header['width']!r}.")
-    return kind(**settings)
+    return {"width": kind(**settings)} | {name: value for name, value in header["weights"].items() if value is not None}
 
 
 def joined(groups: dict[str, dict[str, Any]]) -> dict[str, Any]:

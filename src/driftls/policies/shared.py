@@ -30,7 +30,7 @@ from driftls.policies.arms import (
     plain_rows,
     rounds_of,
 )
-from driftls.policies.files import grouped, joined, tracker_of, width_of
+from driftls.policies.files import grouped, joined, settings_of, tracker_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
 from driftls.policies.tables import TABLE_FROM, CrossedStage
@@ -318,8 +318,7 @@ class SharedPolicy(Policy):
         """The policy that `snapshot` wrote down."""
         policy = cls.__new__(cls)
         tracker = tracker_of(header["tracker"], grouped(arrays)["tracker"], functions)
-        weights = {name: value for name, value in header["weights"].items() if value is not None}
-        SharedPolicy.__init__(policy, tracker, width_of(header), forget_after=header["forget_after"], **weights)
+        SharedPolicy.__init__(policy, tracker, forget_after=header["forget_after"], **settings_of(header))
         policy._restore(header, arrays)
         return policy
 
@@ -329,8 +328,9 @@ class SharedPolicy(Policy):
         self._index.restore(header["ids"], slots)
         if model is not None:
             refuse(self.tracker.sparse is None or not self.width.keeps_arms <= slots <= 2**24, "model")
-            kept = slots, model["numbers"], grouped(arrays)["width"]
-            self._open_rows(Model(self.tracker, self.width.reopen(self.tracker, self._models.draws, *kept)))
+            width = self.width.opened(self.tracker, self._models.draws, slots)
+            width.restore(model["numbers"], grouped(arrays)["width"])
+            self._open_rows(Model(self.tracker, width))
         self._restore_common(header, arrays)
         self._models.check_prior(self.tracker)
 
