@@ -71,7 +71,7 @@ def simulate(
         raise SettingsError(f'a {type(policy).__name__} has no compiled loop: pass engine="python".')
     if not isinstance(environment, Pool):
         raise SettingsError(f"expected an environment such as FixedArms(dim, 100), got {environment!r}.")
-    if policy.dim != environment.dim and not getattr(policy, "any_dim", False):
+    if policy.dim != environment.dim:
         raise DimensionError(f"the policy has dim={policy.dim}, but the environment has dim={environment.dim}.")
     rounds = as_whole(rounds, "rounds")
     points = sorted({*(log_points(rounds) if points is None else [as_whole(p, "a point") for p in points]), rounds})

@@ -46,7 +46,7 @@ def features_for(name: str, policy: Any, features: FeatureMap | None, first: Blo
         raise SettingsError(f"{name}: {told}. {advice}")
     if features.grows and own is not features:
         raise SettingsError(f"{name}: a vocabulary that grows belongs to its policy: build it with features=.")
-    if features.dim != policy.dim and not features.grows and not getattr(policy, "any_dim", False):
+    if features.dim != policy.dim and not features.grows:
         raise DimensionError(f"{name}: the features have dim={features.dim}, but the policy has dim={policy.dim}.")
     return features
 
