@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,19 +30,19 @@ class FeatureMap(ABC):
     def rows(self, block: Any) -> Any:
         """The arms of all lines of a block; those of line i from ``block.truth_start[i]`` on."""
 
-    @contextmanager
-    def asking(self, dim: int) -> Iterator[None]:
-        """For a question about `dim` features: names that are new count for nothing, and are not kept."""
-        yield  # most keep none
+    # A call that makes rows, ``with features:``. Most keep nothing.
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
-        """For a call: if it is refused, nothing is kept of names that were new."""
-        yield  # most keep none
+    def __enter__(self) -> None:  # noqa: B027
+        """A call begins: one thread at a time. What it has met is kept if it succeeds, and dropped if it is refused."""
 
-    def take_back(self, rows: Rows) -> None:
-        """These rows, the last that were made of one decision, are refused: nothing is kept of them."""
-        return  # most keep nothing
+    def __exit__(self, kind: Any, *_: Any) -> None:  # noqa: B027
+        """The call is over."""
+
+    def keep(self) -> None:  # noqa: B027
+        """Keep what the present call has met, even if it is refused later."""
+
+    def drop(self) -> None:  # noqa: B027
+        """Keep nothing of what the present call has met so far."""
 
     def follow(self, header: dict[str, Any]) -> None:
         """Take over the names of a copy, by its header: each has the index that it has there."""
@@ -64,3 +62,11 @@ def resized(rows: Rows, dim: int) -> Rows:
         return rows if dim == rows.dim else rows._replace(dim=dim)
     known = rows.indices < dim
     return Rows(rows.indices[known], rows.values[known], np.append(0, np.cumsum(known))[rows.start], dim)
+
+
+def joined(pieces: list[Rows]) -> Rows:
+    """The rows of all pieces, one after the other."""
+    shift = np.cumsum([0] + [piece.start[-1] for piece in pieces])
+    start = [piece.start[1:] + before for piece, before in zip(pieces, shift)]
+    indices, values = (np.concatenate([piece[field] for piece in pieces]) for field in (0, 1))
+    return Rows(indices, values, np.concatenate([[0], *start]), pieces[-1].dim)

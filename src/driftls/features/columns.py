@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,23 +15,102 @@ from driftls.features.names import Coded
 Key = str | int | None  # a category, a place in a list of numbers, or the number itself
 NUMBERS = frozenset({bool, int, float})
 LARGEST = 1e75  # what trackers and policies take
-NEVER = object()  # the name of no column
 
 
-class Column:
-    """What is known of one column: the code of each of its names, and how many records had it."""
+class Call:
+    """What the present call has noted of columns, until it is kept or undone."""
 
-    __slots__ = ("blank", "category", "codes", "group", "name", "present")
+    def __init__(self) -> None:
+        self.counted: list[Space | Column] = []  # each has a record more, as often as it stands here
+        self.tallied: list[tuple[Space | Column, int]] = []  # and these have so many more
+        self.undo: list[Callable[[], object]] = []  # what else it takes to have all as it was, the newest last
+        self.untold: list[Warning] = []
+        self.told = False  # that a number was missing
 
-    def __init__(self, name: str, group: int, category: bool) -> None:
-        self.name, self.group, self.category = name, group, category
-        self.codes: dict[Key, int] = {}
-        self.present = 0
+    def tally(self, one: Space | Column, records: int) -> None:
+        """So many records of a table came, or had a column."""
+        one.records += records
+        self.tallied.append((one, records))
+
+    def keep(self) -> list[Warning]:
+        """All of it stays; returns what is to be said."""
+        self.counted.clear()
+        self.tallied.clear()
+        self.undo.clear()
+        untold = self.untold
+        if untold:
+            self.untold, self.told = [], True
+        return untold
+
+    def drop(self) -> None:
+        """All is as it was before the call."""
+        for one in self.counted:
+            one.records -= 1
+        for one, records in self.tallied:
+            one.records -= records
+        for undo in reversed(self.undo):
+            undo()
+        self.untold.clear()
+        self.keep()
+
+    def tell_missing(self, column: Column) -> None:
+        """Note once that a number is missing: what is left out is 0, which for a number is a value as any other."""
+        if not (self.told or self.untold):
+            told = (
+                f"column {column.name!r}: a number is missing, and is left out, which counts as 0, or as the mean if "
+                "nearly all records have one far from 0. Fill it in, or say "
+                "it in a column of its own; features.missing counts such records, of every column."
+            )
+            self.untold.append(MissingNumberWarning(told))
+
+
+class Column(dict[Key, int]):
+    """The codes of a column's names, made as they come; above each stands the group of the column."""
+
+    __slots__ = ("blank", "category", "group", "name", "records", "space")
+
+    def __init__(self, space: Space, name: str, group: int, category: bool) -> None:
+        self.space, self.name, self.group, self.category = space, name, group, category
+        self.records = 0  # that had it
         self.blank = False  # whether a cell was blank before it was known whether there are numbers
 
+    def __missing__(self, key: Key) -> int:
+        space, name = self.space, self.name
+        if key is not None:
+            name += f"={key}" if isinstance(key, str) else f"[{key}]"
+        found = self[key] = space.code(name) | (self.group << 32)
+        space.names += 1
+        space.call.undo.append(self.forget)
+        if key is None and self.blank:
+            space.call.tell_missing(self)
+        return found
 
-class Space:
-    """The columns of users, or those of items."""
+    def categories(self, keys: list[str]) -> list[int]:
+        """The codes of many of its categories, those that are new made at once."""
+        code, start, group = self.space.code, self.name + "=", self.group << 32
+        new = [key for key in keys if key not in self]
+        self.update(zip(new, [code(start + key) | group for key in new]))
+        self.space.names += len(new)
+        self.space.call.undo.append(partial(self.forget, len(new)))
+        return [self[key] for key in keys]
+
+    def forget(self, names: int = 1) -> None:
+        """Forget the newest names."""
+        self.space.names -= names
+        for _ in range(names):
+            self.popitem()
+
+    def meet_blank(self) -> None:
+        """A cell is blank."""
+        if not self.blank:
+            self.blank = True
+            self.space.call.undo.append(partial(setattr, self, "blank", False))
+        if None in self:
+            self.space.call.tell_missing(self)
+
+
+class Space(dict[Any, Column]):
+    """The columns of users, or those of items, by their names."""
 
     def __init__(
         self,
@@ -38,100 +118,54 @@ class Space:
         code: Callable[[str], int],
         groups: Mapping[str, int],
         categories: Collection[str],
-        untold: list[Warning],
+        call: Call,
     ) -> None:
-        self.prefix, self._code, self._groups, self._categories, self._untold = prefix, code, groups, categories, untold
-        self.columns: dict[Any, Column] = {}
-        self.records = 0
-        self.names = 0
-        self.plain = True  # whether no value was a list or array, which could be changed in place
-        self.told = False  # that a number was missing
-        # what the present call has noted of columns, which records it has counted, and where it began: columns, told
-        self.noted: list[tuple[Column, str]] = []
-        self.counted: list[Any] = []
-        self._began = 0, False
+        self.prefix, self.code, self._groups, self._categories, self.call = prefix, code, groups, categories, call
+        self.records = self.names = 0
+        self.plain = (
+            True  # whether there were only ids, and dicts without lists or arrays that could be changed in place
+        )
 
-    def column(self, name: Any) -> Column:
-        """The column of this name, a new one if it is new."""
-        column = self.columns.get(name)
-        if column is None:
-            text = str(name)
-            column = Column(self.prefix + text, self._groups.get(text, 0), text in self._categories or text == "id")
-            self.columns[name] = column
+    def __missing__(self, name: Any) -> Column:
+        text = str(name)
+        column = Column(self, self.prefix + text, self._groups.get(text, 0), text in self._categories or text == "id")
+        self[name] = column
+        self.call.undo.append(self.popitem)
         return column
 
-    def code(self, column: Column, key: Key) -> int:
-        """The code of one of its names; the group of the column stands above it."""
-        found = column.codes.get(key)
-        if found is None:
-            name = column.name
-            if key is not None:
-                name += f"={key}" if isinstance(key, str) else f"[{key}]"
-            found = column.codes[key] = self._code(name) | (column.group << 32)
-            self.names += 1
-            self.noted.append((column, "name"))
-        return found
-
-    def categories(self, column: Column, keys: list[str]) -> list[int]:
-        """The codes of many of its categories."""
-        known, start, group = column.codes, column.name + "=", column.group << 32
-        new = [key for key in keys if key not in known]
-        known.update(zip(new, [self._code(start + key) | group for key in new]))
-        self.names += len(new)
-        return [known[key] for key in keys]
+    def forget(self) -> None:
+        """All columns are as new."""
+        self.clear()
+        self.records = self.names = 0
 
     def add(self, record: Any, codes: list[int], values: list[float]) -> None:
         """Append the codes and values of a record."""
-        record = self._columns_of(record)
-        columns = self.columns
+        if type(record) is not dict:
+            record = self._dict_of(record)
+        count = self.call.counted.append
         self.records += 1
-        self.counted.append(record)
-        name: Any = None
-        try:
-            for name, value in record.items():
-                try:
-                    column = columns[name]
-                    kind = type(value)
-                    if kind is str:
-                        codes.append(column.codes[value])
-                        values.append(1.0)
-                    elif kind in NUMBERS and -LARGEST < value < LARGEST and not column.category:
-                        codes.append(column.codes[None])
-                        values.append(value)
-                    else:
-                        column.present += self._add_rest(column, value, codes, values)
-                        continue
-                except KeyError:  # a new column, or a new name
-                    column = self.column(name)
-                    if type(value) is not str:
-                        column.present += self._add_rest(column, value, codes, values)
-                        continue
-                    codes.append(self.code(column, value))
-                    values.append(1.0)
-                column.present += 1
-        except BaseException:
-            self._uncount(self.counted.pop(), name)
-            raise
-
-    def _uncount(self, record: Any, until: Any = NEVER) -> None:
-        """Take back that a record was counted, up to this column of it."""
-        self.records -= 1
+        count(self)
         for name, value in record.items():
-            if name is until:
-                return
-            column = self.columns[name]
-            value = value.tolist() if hasattr(value, "tolist") else value
-            column.present -= isinstance(value, list | tuple) or scalar(value, column) is not None
+            column = self[name]
+            kind = type(value)
+            if kind is str:
+                codes.append(column[value])
+                values.append(1.0)
+            elif kind in NUMBERS and -LARGEST < value < LARGEST and not column.category:
+                codes.append(column[None])
+                values.append(value)
+            elif not self._add_rest(column, value, codes, values):
+                continue
+            column.records += 1
+            count(column)
 
-    def _columns_of(self, record: Any) -> Any:
+    def _dict_of(self, record: Any) -> dict[Any, Any]:
         """A record as a dict; an id is a column."""
-        if type(record) is dict:
-            return record
-        if isinstance(record, Mapping):
-            return dict(record)  # once: it may make its keys and values as they are asked for
         row = as_record(record)
-        self.plain &= row is None
-        return {"id": _id_of(record)} if row is None else row
+        if row is None:
+            return {"id": _id_of(record)}
+        self.plain = False
+        return dict(row)
 
     def _add_rest(self, column: Column, value: Any, codes: list[int], values: list[float]) -> bool:
         """Append a value of any kind; returns whether there is one."""
@@ -140,28 +174,14 @@ class Space:
         several = isinstance(value, list | tuple)
         self.plain &= not several
         entries = [scalar(entry, column) for entry in (value if several else [value])]
-        found = [
-            (k if several and entry[0] is None else entry[0], entry[1]) for k, entry in enumerate(entries) if entry
-        ]
-        if not several and not found and not column.blank:
-            column.blank = True
-            self.noted.append((column, "blank"))
-        codes += [self.code(column, key) for key, _ in found]
-        if column.blank and None in column.codes:
-            self.tell_missing(column)
-        values += [x for _, x in found]
-        return several or bool(found)
-
-    def tell_missing(self, column: Column) -> None:
-        """Note once that a number is missing: what is left out is 0, which for a number is a value as any other."""
-        if not self.told:
-            self.told = True
-            told = (
-                f"column {column.name!r}: a number is missing, and is left out, which counts as 0, or as the mean if "
-                "nearly all records have one far from 0. Fill it in, or say "
-            )
-            told += "it in a column of its own; features.missing counts such records, of every column."
-            self._untold.append(MissingNumberWarning(told))
+        for place, entry in enumerate(entries):
+            if entry is not None:
+                key, x = entry
+                codes.append(column[place if several and key is None else key])
+                values.append(x)
+            elif not several:
+                column.meet_blank()
+        return several or entries != [None]
 
     def coded(self, records: Iterable[Any]) -> Coded:
         """Records, one after the other."""
@@ -173,50 +193,13 @@ class Space:
             start.append(len(codes))
         return Coded(np.array(start, np.int64), np.array(codes, np.int64), np.array(values, np.float64))
 
-    def mark(self) -> Any:
-        """Where it stands, for `back`."""
-        known = {name: (column.present, len(column.codes)) for name, column in self.columns.items()}
-        return self.records, self.names, self.told, len(self.noted), known
-
-    def back(self, mark: Any) -> None:
-        """As it was at that mark."""
-        self.records, self.names, self.told, notes, known = mark
-        for column, what in self.noted[notes:]:
-            column.blank &= what != "blank"
-        del self.noted[notes:]
-        self.columns = {name: column for name, column in self.columns.items() if name in known}
-        for name, column in self.columns.items():
-            column.present, codes = known[name]
-            while len(column.codes) > codes:
-                column.codes.popitem()  # the newest
-
-    def begin(self) -> None:
-        """A call begins, which `take_back` may undo."""
-        self.noted.clear()
-        self.counted.clear()
-        self._began = len(self.columns), self.told
-
-    def take_back(self) -> None:
-        """Undo the records of the present call, what it has noted of columns, and new ones."""
-        while self.counted:
-            self._uncount(self.counted.pop())
-        for column, what in self.noted:
-            if what == "name":
-                column.codes.popitem()  # the newest
-                self.names -= 1
-            else:
-                column.blank = False
-        columns, self.told = self._began
-        self.columns = dict(list(self.columns.items())[:columns])
-        self.begin()
-
     def all_codes(self) -> NDArray[np.int64]:
         """Of every name of every column."""
-        return np.array([code for column in self.columns.values() for code in column.codes.values()], np.int64)
+        return np.array([code for column in self.values() for code in column.values()], np.int64)
 
     def missing(self) -> dict[str, int]:
         """Of the records so far, how many lacked each column."""
-        return {column.name: self.records - column.present for column in self.columns.values()}
+        return {column.name: self.records - column.records for column in self.values()}
 
 
 def scalar(value: Any, column: Column) -> tuple[str | None, float] | None:

@@ -20,7 +20,7 @@ def visitors(space: Space, block: Block) -> Coded:
     used, first, place = np.unique(block.user_index, return_index=True, return_inverse=True)
     code, names = np.empty(len(used), np.int64), used.tolist()
     for k in np.argsort(first).tolist():  # in the order in which lines name them
-        code[k] = space.code(space.column(str(names[k])), None)
+        code[k] = space[str(names[k])][None]
     return Coded(block.user_start, code[place], block.user_value)
 
 

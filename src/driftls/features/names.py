@@ -88,11 +88,7 @@ class Index:
     def __init__(self, **fields: int) -> None:
         self.frame = Frame(FEATURES)
         self.frame.set(constant=-1, **fields)
-
-    @property
-    def dim(self) -> int:
-        """How many indices there are."""
-        return int(self.frame["dim"])
+        self.size: Any = memoryview(self.frame.fields["dim"])  # how many indices there are, as one number
 
     def set(self, **fields: Any) -> None:
         """What the kernels are to read and to write."""
@@ -129,7 +125,7 @@ class Hashing(Index):
 
     def collisions(self, users: Ints, items: Ints, crossed: Ints) -> Collisions:
         """How many names share an index with another: these codes, and all crosses between them."""
-        dim, constant = self.dim, self.frame["constant"]
+        dim, constant = self.size[0], self.frame["constant"]
         alone = buckets(np.concatenate([users, items]) & LOW, dim)
         pieces = chain([alone, np.full(int(constant >= 0), constant)], self._crosses(users, items, crossed))
         if dim > MOST_COUNTS:  # names of a wide space are fewer than its indices
@@ -147,7 +143,7 @@ class Hashing(Index):
         for code in users.tolist() if crossed.size else ():
             with_ = items if crossed.size == 1 else items[crossed[code >> 32, items >> 32] != 0]
             keys = (with_ & LOW).astype(np.uint64) | (np.uint64(code & LOW) << np.uint64(32))
-            yield buckets(keys, self.dim)
+            yield buckets(keys, self.size[0])
 
 
 class Vocabulary(Index):
@@ -165,14 +161,14 @@ class Vocabulary(Index):
         if found is None:
             as_bytes(name)
             self.room(1)
-            found = self.of[name] = self.frame["dim"]
+            found = self.of[name] = self.size[0]
             self.keys[found] = -1
-            self.frame["dim"] = found + 1
+            self.size[0] = found + 1
         return found
 
     def room(self, names: int) -> None:
         """Make sure that so many names more can come."""
-        size = self.frame["dim"]
+        size = self.size[0]
         if size + names > len(self.keys):
             keys = np.full(2 * (size + names), -1, np.int64)  # by a factor: what is copied stays in proportion
             keys[:size] = self.keys[:size]
@@ -183,7 +179,7 @@ class Vocabulary(Index):
     def cut(self, size: int) -> None:
         """Drop the names and crosses from this index on."""
         self.of = {name: index for name, index in self.of.items() if index < size}
-        self.frame["dim"] = size
+        self.size[0] = size
         kernels.refill(self.frame, 0, 0)
 
     def strange(self, names: list[str]) -> str:
@@ -202,12 +198,12 @@ class Vocabulary(Index):
     def listed(self) -> list[Any]:
         """By index: a name, or the indices of the two that are crossed."""
         alone = iter(self.of)
-        keys = self.keys[: self.frame["dim"]].tolist()
+        keys = self.keys[: self.size[0]].tolist()
         return [next(alone) if key < 0 else [key >> 32, key & LOW] for key in keys]
 
     def collisions(self, users: Ints, items: Ints, crossed: Ints) -> Collisions:
         """None: each name has its own."""
-        return Collisions(self.dim, 0.0, 0.0)
+        return Collisions(self.size[0], 0.0, 0.0)
 
     def fill(self, listed: Iterable[Any]) -> None:
         """Take over what `listed` gave."""
@@ -217,7 +213,7 @@ class Vocabulary(Index):
             elif isinstance(entry, list) and len(entry) == 2 and all(k in range(place) for k in entry):
                 self.room(1)
                 self.keys[place] = (entry[0] << 32) | entry[1]
-                self.frame["dim"] = place + 1
-            if self.frame["dim"] != place + 1:
+                self.size[0] = place + 1
+            if self.size[0] != place + 1:
                 raise FileFormatError(f"expected a new name or two indices below {place}, got {entry!r}.")
         kernels.refill(self.frame, 0, 0)

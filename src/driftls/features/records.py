@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from driftls.errors import InputError, SettingsError
-from driftls.features.base import FeatureMap, resized
-from driftls.features.columns import Space, as_record, grouped, never_seen, pairs_of
+from driftls.features.base import FeatureMap, joined
+from driftls.features.columns import Call, Space, as_record, grouped, never_seen, pairs_of
 from driftls.features.lines import candidates, visitors
 from driftls.features.names import NOBODY, Coded, Collisions, Hashing, Ints, Pool, Vocabulary, buckets
 from driftls.features.tables import coded
@@ -22,7 +21,7 @@ from driftls.kernels.features import assemble
 if TYPE_CHECKING:
     from driftls.logs.events import Block
 
-ENOUGH = 1000  # rows, after which a column that was named and never came is told
+ENOUGH = 1000  # records, after which a column that was named and never came is told
 NAMES = 2**20  # names whose codes are remembered; above, all are forgotten and looked up anew
 ENTRIES = 2**20  # entries that are made at once: what a table takes on top of its result is bounded
 
@@ -84,35 +83,29 @@ class Features(FeatureMap):
         except TypeError:
             raise SettingsError(f"cross and categories name columns, got {cross!r} and {categories!r}.") from None
         self._index: Hashing | Vocabulary = Vocabulary() if dim is None else Hashing(int(dim))
-        self._untold: list[Warning] = []
         groups, self._crossed = grouped(self.cross)
-        common = self.categories, self._untold
-        self._users = Space("", self._index.code, groups[0], *common)
-        self._items = Space("item.", self._index.code, groups[1], *common)
+        self._call = Call()
+        self._users = Space("", self._index.code, groups[0], self.categories, self._call)
+        self._items = Space("item.", self._index.code, groups[1], self.categories, self._call)
         if self.constant:
             code = self._index.code("constant")
             self._index.set(constant=buckets(np.array([code]), int(dim))[0] if dim is not None else code)
-        self._last: tuple[Any, Any] = (None, None)  # a pool of items, and its codes
-        self._began: Any = (
-            0,
-            self._last,
-            None,
-            None,
-        )  # dim and pool before `arms`, its rows; where a table's items stood
-        self._calls = 0  # of `changing`, one within the other
-        self._at: Any = None  # the items that the kernel has the addresses of
         self._index.set(groups=self._crossed, columns=self._crossed.shape[1])
+        self._lock, self._token, self._depth = RLock(), object(), 0  # of calls, one within the other
+        self._last: tuple[Any, Any] = (None, None)  # a pool of items, and its codes
+        self._size = self._index.size
+        self._kept = self._size[0], self._last  # before the present call
+        self._at: Any = None  # the items that the kernel has the addresses of
+        self._looked = False  # whether settings name columns that come
         self._have_user(16)
         self._have_room(256, 64)
-        self._lock, self._token, self._rows_made = RLock(), object(), 0
-        self._asked: int | None = None  # during a question, the number of features that there are
 
     # -- what it says of itself ----------------------------------------------------------------------------------------
 
     @property
     def dim(self) -> int:
         """The length of an arm; with a vocabulary, by now."""
-        return self._index.dim
+        return self._size[0]  # type: ignore[no-any-return]
 
     @property
     def names(self) -> list[str]:
@@ -160,17 +153,10 @@ class Features(FeatureMap):
                 "expected a user (a dict, or a row of pandas) and items (a list of dicts or ids, or a table), "
                 f"got {user!r} and {items!r}."
             )
-        with self._lock:
+        with self:
             codes, values = list[int](), list[float]()
-            self._began = self.dim, self._last, None, None
-            self._users.begin()
-            self._items.begin()
-            try:
-                self._users.add(record, codes, values)
-                pool = self._pool(items)
-            except BaseException:
-                self._undo()
-                raise
+            self._users.add(record, codes, values)
+            pool = self._pool(items)
             n, count = len(codes), len(pool.items)
             if n > self._user_code.size:
                 self._have_user(2 * n)
@@ -180,29 +166,11 @@ class Features(FeatureMap):
                 self._at = pool
             longest = (1 + n) * (1 + pool.longest)
             most = count * longest if self._crossed.size else pool.most + n * count
-            rows = self._assembled(count, most, longest)
-            if self._asked is not None:
-                return resized(rows, self._asked)
-            self._began = (*self._began[:2], rows, self._began[3])
-            self._tell(count)
-            return rows
-
-    def take_back(self, rows: Rows) -> None:
-        """These rows, the last that `arms` made, are refused: nothing is kept of them."""
-        with self._lock:
-            if self._began[2] is rows:
-                self._undo()
-
-    def _undo(self) -> None:
-        size, self._last, _, items = self._began
-        self._cut(size)
-        self._users.take_back()
-        self._items.take_back() if items is None else self._items.back(items)  # of a table, counted by columns
-        self._began = (*self._began[:2], None, None)
+            return self._assembled(count, most, longest)
 
     def pool(self, items: Any) -> Pool:
         """Items whose codes are looked up once, for `arms` of these features."""
-        with self.changing():
+        with self:
             return self._pool(items)
 
     def _pool(self, items: Any) -> Pool:
@@ -211,7 +179,6 @@ class Features(FeatureMap):
                 raise InputError("expected a pool of these features, got another. Make one: features.pool(items).")
             return items
         if type(items) is not list:
-            self._began = (*self._began[:3], self._items.mark())
             return Pool(coded(self._items, items), self._token)
         try:
             if items == self._last[0]:  # pools come again, and to compare costs less than to look up
@@ -220,7 +187,7 @@ class Features(FeatureMap):
             pass
         self._items.plain = True
         pool = Pool(self._items.coded(items), self._token)
-        copied = [dict(item) if isinstance(item, Mapping) else item for item in items] if self._items.plain else None
+        copied = [dict(item) if isinstance(item, dict) else item for item in items] if self._items.plain else None
         self._last = copied, pool
         return pool
 
@@ -239,14 +206,14 @@ class Features(FeatureMap):
         if not hasattr(block, "user_index"):
             told = f"rows are made of a block of a log, got {type(block).__name__}"
             raise InputError(f"{told}. Of dicts: table(X), user(x), or arms(user, items).")
-        with self.changing():
+        with self:
             users, items = visitors(self._users, block), candidates(self._items, block)
             lines = np.repeat(np.arange(len(block)), np.diff(block.pool_start)[block.pool])
             return self._rows(users, items, np.stack([lines, block.candidates])).tocsr()
 
     def users(self, block: Block) -> Any:
         """The visitor's row of each line, for one model an article."""
-        with self.changing():
+        with self:
             pairs = np.stack([np.arange(len(block)), np.zeros(len(block), np.int64)])
             return self._rows(visitors(self._users, block), NOBODY.items, pairs).tocsr()
 
@@ -255,7 +222,7 @@ class Features(FeatureMap):
         return self._index.strange(np.unique(block.user_index).astype(str).tolist())
 
     def _many(self, users: Any, items: Any, *, every: bool) -> Rows:
-        with self.changing():
+        with self:
             one = coded(self._users, users)
             other = NOBODY.items if items is None else coded(self._items, items)
             n, k = len(one), len(other)
@@ -271,25 +238,17 @@ class Features(FeatureMap):
         """The rows of these pairs of a user and an item."""
         self._at = None
         self._index.set(**users.fields("user"), **items.fields("item"))
-        each, other = np.diff(users.start)[pairs[0]], np.diff(items.start)[pairs[1]]
-        sizes = (1 + each) * (1 + other) if self._crossed.size else 1 + each + other
-        ends = np.cumsum(sizes)
-        borders = np.flatnonzero(np.diff(ends // ENTRIES)) + 1
-        bounds = np.diff(ends[np.append(borders, len(ends)) - 1], prepend=0) if len(ends) else [0]
+        n, k = users.longest(), items.longest()
+        longest = (1 + n) * (1 + k) if self._crossed.size else 1 + n + k
+        step = max(1, ENTRIES // longest)
         pieces = []
-        for part, bound in zip(np.split(pairs, borders, axis=1), bounds):
-            one, other = np.ascontiguousarray(part)
+        for first in range(0, max(1, pairs.shape[1]), step):
+            one, other = np.ascontiguousarray(pairs[:, first : first + step])
             self._index.set(users=one, items=other)
-            pieces.append(self._assembled(len(one), int(bound), int(sizes.max(initial=1))))
+            pieces.append(self._assembled(len(one), len(one) * longest, longest))
         if self._room > ENTRIES // 8:  # what a table needed is not kept
             self._have_room(256, 64)
-        self._tell(pairs.shape[1])
-        if len(pieces) == 1:
-            return pieces[0]
-        shift = np.cumsum([0] + [piece.start[-1] for piece in pieces])
-        start = [piece.start[1:] + before for piece, before in zip(pieces, shift)]
-        indices, values = (np.concatenate([piece[field] for piece in pieces]) for field in (0, 1))
-        return Rows(indices, values, np.concatenate([[0], *start]), self.dim)
+        return pieces[0] if len(pieces) == 1 else joined(pieces)._replace(dim=self.dim)
 
     def _assembled(self, count: int, most: int, longest: int) -> Rows:
         """The rows of the users and items whose addresses stand in the record; they have at most so many entries."""
@@ -299,18 +258,9 @@ class Features(FeatureMap):
         if most > self._room or longest > self._longest or count >= self._start.size:
             self._have_room(2 * max(most, count), 2 * longest)
         end = int(assemble(index.frame, 0, count))
-        if self._users.names + self._items.names > NAMES and self._asked is None:
-            self._forget()
-        return Rows(self._indices[:end].copy(), self._values[:end].copy(), self._start[: count + 1].copy(), self.dim)
-
-    def _tell(self, rows: int) -> None:
-        """Warn, when all is counted, of what was noticed; and once of columns that were named, and never came."""
-        before, self._rows_made = self._rows_made, self._rows_made + rows
-        if before < ENOUGH <= self._rows_made:
-            spaces = ([str(name) for name in space.columns] for space in (self._users, self._items))
-            self._untold += never_seen(self.cross, self.categories, *spaces)
-        while self._untold:
-            warnings.warn(self._untold.pop(), stacklevel=3)
+        return Rows(
+            self._indices[:end].copy(), self._values[:end].copy(), self._start[: count + 1].copy(), self._size[0]
+        )
 
     def _have_user(self, names: int) -> None:
         """Room for the names of one user."""
@@ -326,55 +276,42 @@ class Features(FeatureMap):
         self._index.set(indices=self._indices, values=self._values, start=self._start)
         self._index.set(order=np.zeros(longest, np.int64), raw=np.zeros(longest))
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
-        """One thread at a time; what is refused changes nothing."""
-        with self._lock:
-            mark, self._calls = self._mark(), self._calls + 1
-            try:
-                yield
-            except BaseException:
-                self._back(*mark)
-                raise
-            finally:
-                self._calls -= 1
+    # -- a call: what it meets is kept or dropped --------------------------------------------------------------------------
 
-    @contextmanager
-    def asking(self, dim: int) -> Iterator[None]:
-        """For a question about `dim` features: names that are new count for nothing, and nothing is kept of them."""
-        with self._lock:
-            mark, self._asked = self._mark(), min(self.dim, dim)
-            try:
-                yield
-            finally:
-                self._asked = None
-                self._back(*mark)
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
 
-    def _mark(self) -> tuple[Any, ...]:
-        for space in () if self._calls else (self._users, self._items):
-            space.begin()  # what an earlier call has noted stays
-        return self.dim, self._users.mark(), self._items.mark(), self._last
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        self._depth -= 1
+        try:
+            if self._depth == 0:
+                self.keep() if kind is None else self.drop()
+        finally:
+            self._lock.release()
 
-    def _back(self, size: int, users: Any, items: Any, last: Any) -> None:
-        """As all was at that mark."""
-        self._cut(size)
-        self._users.back(users)
-        self._items.back(items)
-        self._last, self._at = last, None
+    def keep(self) -> None:
+        untold = self._call.keep()
+        if not self._looked and self._users.records + self._items.records >= ENOUGH:
+            self._looked = True
+            spaces = ([str(name) for name in space] for space in (self._users, self._items))
+            untold = untold + never_seen(self.cross, self.categories, *spaces)
+        if self._users.names + self._items.names > NAMES:
+            self._forget()
+        self._kept = self._size[0], self._last
+        for warning in untold:  # when all is counted, for it may be raised
+            warnings.warn(warning, stacklevel=4)
 
-    def _cut(self, size: int) -> None:
-        """Names from this index on are not known any more, and nothing is to be said of them."""
-        self._untold.clear()
+    def drop(self) -> None:
+        self._call.drop()
+        size, self._last = self._kept
         self._at = None
         if self.dim > size:
             self._index.cut(size)
 
     def _forget(self) -> None:
-        for space in (self._users, self._items):
-            space.columns.clear()
-            space.records = space.names = 0
-        if self._rows_made < ENOUGH:
-            self._rows_made = 0
+        self._users.forget()
+        self._items.forget()
         self._last, self._at = (None, None), None
 
     # -- kept with a policy --------------------------------------------------------------------------------------------
@@ -392,6 +329,7 @@ class Features(FeatureMap):
                 self._index.cut(0)
                 self._index.fill(header["names"])
                 self._forget()
+                self._kept = self.dim, self._last
 
     def __reduce__(self) -> Any:
         from driftls.features import from_header

@@ -65,7 +65,7 @@ def coded_table(space: Space, table: Any) -> Coded:
         names = list(table if isinstance(table, Mapping) else table.columns)
         columns = [table[name].to_list() if hasattr(table[name], "to_list") else table[name] for name in names]
         return space.coded(dict(zip(names, row)) for row in zip(*columns))
-    columns = [(space.column(name), array) for name, array in zip(arrow.column_names, arrow.columns)]
+    columns = [(space[name], array) for name, array in zip(arrow.column_names, arrow.columns)]
     cells = [_cells(space, column, array) for column, array in columns]
     start = np.zeros(arrow.num_rows + 1, np.int64)
     for (column, array), one in zip(columns, cells):
@@ -74,14 +74,14 @@ def coded_table(space: Space, table: Any) -> Coded:
         else:
             absent = 0
             start[1:] += 1
-        column.present += int(len(array) - (array.null_count if len(one.start) else absent))
+        space.call.tally(column, int(len(array) - (array.null_count if len(one.start) else absent)))
     np.cumsum(start, out=start)
     code, value, cursor = np.empty(start[-1], np.int64), np.empty(start[-1]), start[:-1].copy()
     frames = [_frame(one, cursor, code_out=code, value_out=value) for one in cells]
     for first in range(0, arrow.num_rows, PIECE):
         for frame in frames:
             take_cells(frame, first, min(PIECE, arrow.num_rows - first))
-    space.records += arrow.num_rows
+    space.call.tally(space, arrow.num_rows)
     return Coded(start, code, value)
 
 
@@ -132,12 +132,12 @@ def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
         value = value.cast(pa.float64(), safe=False).to_numpy()  # nulls become NaN
         there = value == value
         if place is None and not there.all():
-            space.tell_missing(column)
+            column.meet_blank()
         largest = np.nanmax(np.abs(value)) if there.any() else -1.0
         if not largest < LARGEST:
             scalar(largest, column)  # which says what is wrong
         keys = [None] if place is None else range(int(place.max(initial=-1)) + 1)
-        known = [space.code(column, key) if largest >= 0 else -1 for key in keys]
+        known = [column[key] if largest >= 0 else -1 for key in keys]
         return Cells(NONE, NONE.astype(np.int32) if place is None else place, np.array([*known, -1]), value)
     if not (_is_text(kind) or _is_number(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind)):
         first = array.drop_null()[:1].to_pylist()
@@ -155,10 +155,8 @@ def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
     names = array.dictionary.take(pa.array(used)).to_pylist()
     if not _is_text(array.dictionary.type):
         names = [(scalar(number, column) or (None,))[0] for number in names]
-    there = [name for name in names if name is not None]
-    code_of = dict(zip(there, space.categories(column, there)))
-    codes = np.full(size + 1, -1, np.int64)
-    codes[used] = [code_of.get(name, -1) for name in names]
+    codes, there = np.full(size + 1, -1, np.int64), np.array([name is not None for name in names], bool)
+    codes[used[there]] = column.categories([name for name in names if name is not None])
     return Cells(NONE, place, codes, NOTHING)
 
 

@@ -155,7 +155,7 @@ class DisjointLinUCB(Policy):
         names = self._names(ids, items)
         if self.features is not None and is_items(arms):
             arms = self.features.table(arms)  # type: ignore[attr-defined]
-        rows: Any = as_rows(self._fitting(arms) if self._is_made(arms) else arms, self.dim, "users")
+        rows: Any = as_rows(self._own(arms), self.dim, "users")
         count = rows.shape[0]
         if rounds is not None and whole_number(rounds, "rounds", 0) != count:
             raise InputError(f"rounds must be the number of users, {count}, got {rounds!r}.")
@@ -167,7 +167,7 @@ class DisjointLinUCB(Policy):
             return user
         if is_user(user) or (self.features is not None and as_record(user) is not None):
             return self._made(user)
-        return self._fitting(user) if self._is_made(user) else user
+        return self._own(user)
 
     def _names(self, ids: Any, items: Any = None) -> list[Hashable]:
         if ids is None:

@@ -6,18 +6,17 @@ import copy
 import threading
 from abc import abstractmethod
 from collections.abc import Hashable
-from contextlib import nullcontext
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import Seed
-from driftls.errors import DriftlsError, InputError, SettingsError
+from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap, resized
 from driftls.features import from_header as features_of
 from driftls.inputs import Rows, is_sparse, sparse_rows
-from driftls.persistence import Saveable, group
+from driftls.persistence import group
 from driftls.policies.arm_index import plain_id
 from driftls.policies.arms import (
     allowed_arms,
@@ -40,13 +39,35 @@ from driftls.units import Units
 from driftls.widths import Width
 
 
-class Policy(Saveable):
+class Turn:
+    """A call of a policy with features: if it is refused, and nothing was learned, they forget what they have met in it."""
+
+    __slots__ = ("learned", "policy")
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __enter__(self) -> None:
+        self.policy.lock.acquire()
+        self.learned = self.policy.frame["learned"]
+        self.policy.features.__enter__()  # type: ignore[union-attr]
+
+    def __exit__(self, *error: Any) -> None:
+        features: Any = self.policy.features
+        try:
+            if error[0] is not None and self.policy.frame["learned"] > self.learned:
+                features.keep()
+            features.__exit__(*error)
+        finally:
+            self.policy.lock.release()
+
+
+class Policy(Questions):
     """Chooses among arms by theta.x + kappa width(x), from one model or from one an arm.
 
     Calls from several threads take turns; different policies run in parallel.
     """
 
-    disjoint: ClassVar[bool] = False  # one model an arm: a round has a user, and an id for each arm
     _reason = "given: tracker and width were chosen by the caller"
     tracker: Tracker  # the model's; with one model an arm, what every arm gets a copy of
 
@@ -66,9 +87,8 @@ class Policy(Saveable):
         self._models = Models(dim, width, seed, disjoint=self.disjoint)
         self.frame = self._models.frame
         self.frame.set(kappa=0.0 if kappa is None else kappa, sigmas=sigmas if kappa is None else 0.0, epsilon=epsilon)
-        self.keys, self.questions, self.frozen = Keys(), Questions(), False
+        self.keys, self.frozen = Keys(), False
         self.features = features  # how arms are made of events or records; saved with the policy
-        self._made_rows: Any = None  # by the features, in the present call
 
     # -- settings ------------------------------------------------------------------------------------------------
 
@@ -140,20 +160,13 @@ class Policy(Saveable):
         allowed : mask or positions, optional
             Which arms may be shown now.
         """
-        with self.lock:
+        with self.lock if self.features is None else Turn(self):
             if key is not None:
                 key = self.keys.new(key)
-            if allowed is not None and hasattr(items, "__len__"):
-                allowed_arms(allowed, len(items))  # before a vocabulary grows
-            self._made_rows = None
-            try:
-                rows, count, names = self._round(arms, items, ids)
-                mask = None if allowed is None else allowed_arms(allowed, count)
-                self._take(rows, count, names)
-                chosen = self._models.choose(count, mask, frozen=self.frozen)
-            except DriftlsError:
-                self._refused()
-                raise
+            rows, count, names = self._round(arms, items, ids)
+            mask = None if allowed is None else allowed_arms(allowed, count)
+            self._take(rows, count, names)
+            chosen = self._models.choose(count, mask, frozen=self.frozen)
             if key is not None:
                 name = () if names is None else (names[chosen],)
                 self.keys.waiting[key] = waiting_of(*self._row_of(rows, chosen), name)
@@ -174,32 +187,28 @@ class Policy(Saveable):
         Of dicts, `learn(user, reward, items=items, arm=k)`; with one model an arm, `learn(user, reward, arm=k, ids=ids)`.
         It may come late and in any order. Nothing is changed if the reward or the row cannot be used.
         """
-        with self.lock:
+        with self.lock if self.features is None else Turn(self):
             self._must_learn()
             value = reward_of(reward)
-            if key is not None:
-                choice, before = self.keys.choice(key), self.frame["learned"]
-                try:
-                    self._learn(row_of(choice, self.dim), 0, choice.name, value)
-                finally:  # a row after which the error runs away was learned, too
-                    self.keys.settle(key, learned=self.frame["learned"] > before)
+            if key is None:
+                self._learn(*self._shown(arms, items, ids, arm), value)
                 return
-            if arms is None or (self.disjoint and (arm is None or (ids is None and items is None))):
-                example = "learn(user, reward, arm=k, ids=ids)" if self.disjoint else "learn(arms, reward, arm=k)"
-                raise InputError(f"learn needs {example}, or learn(reward=..., key=key).")
-            if arm is not None and hasattr(items, "__len__"):
-                position_of(arm, len(items))  # before a vocabulary grows
-            self._made_rows, before = None, self.frame["learned"]
+            choice, before = self.keys.choice(key), self.frame["learned"]
             try:
-                rows, count, names = self._round(arms, items, ids, learn=True, arm=arm)
-                if arm is None and count != 1:
-                    raise InputError(f"{count} arms and one reward: say which of them it belongs to, with arm=.")
-                k = 0 if arm is None else position_of(arm, count)
-                self._learn(rows, k, () if names is None else (names[k],), value)
-            except DriftlsError:
-                if self.frame["learned"] == before:  # a row after which the error runs away was learned
-                    self._refused()
-                raise
+                self._learn(row_of(choice, self.dim), 0, choice.name, value)
+            finally:  # a row after which the error runs away was learned, too
+                self.keys.settle(key, learned=self.frame["learned"] > before)
+
+    def _shown(self, arms: Any, items: Any, ids: Any, arm: Any) -> tuple[Any, int, tuple[Hashable, ...]]:
+        """The rows of a round, which of them was shown, and perhaps its id."""
+        if arms is None or (self.disjoint and (arm is None or (ids is None and items is None))):
+            example = "learn(user, reward, arm=k, ids=ids)" if self.disjoint else "learn(arms, reward, arm=k)"
+            raise InputError(f"learn needs {example}, or learn(reward=..., key=key).")
+        rows, count, names = self._round(arms, items, ids, learn=True, arm=arm)
+        if arm is None and count != 1:
+            raise InputError(f"{count} arms and one reward: say which of them it belongs to, with arm=.")
+        k = 0 if arm is None else position_of(arm, count)
+        return rows, k, () if names is None else (names[k],)
 
     def remember(self, key: Hashable, x: Any, name: Hashable = None) -> None:
         """Keep a choice that was made elsewhere until its reward comes: `learn(reward=..., key=key)`."""
@@ -237,7 +246,7 @@ class Policy(Saveable):
         rounds : int, optional
             Where neither rewards nor ids tell.
         """
-        with self.lock, nullcontext() if self.features is None else self.features.changing():
+        with self.lock if self.features is None else Turn(self):
             rows, count, names, first = self._many(arms, items, ids, rewards, rounds)
             if first.size == 0:
                 return np.zeros(0, dtype=np.int64)
@@ -299,29 +308,6 @@ class Policy(Saveable):
     def _grow_models(self) -> None:
         """There are more features: a larger stage, and larger models."""
 
-    @abstractmethod
-    def _question(self, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
-        """Stage a round without opening anything for its arms; how many these are. whole: a row for each."""
-
-    def _answered(self) -> None:
-        """A question is over."""
-
-    # -- questions: no answer changes anything -------------------------------------------------------------------
-
-    def scores(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
-        """theta.x + kappa width(x) of each arm."""
-        return self.questions.scores(self, arms, items, ids)
-
-    def widths(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
-        """How sure the policy is of each arm, before kappa."""
-        return self.questions.widths(self, arms, items, ids)
-
-    def probabilities(
-        self, arms: Any, items: Any = None, *, ids: Any = None, allowed: Any = None
-    ) -> NDArray[np.float64]:
-        """How likely each arm is to be chosen now, if nothing but epsilon is random."""
-        return self.questions.probabilities(self, arms, items, ids, allowed=allowed)
-
     # -- users and items as people have them ---------------------------------------------------------------------
 
     def _made(self, user: Any, items: Any = None) -> Any:
@@ -329,25 +315,22 @@ class Policy(Saveable):
         features: Any = self.features
         if not hasattr(features, "user") or not hasattr(features, "pool"):
             raise InputError(f"dicts and items need features: {type(self).__name__}(features=Features(...)).")
-        self._made_rows = made = features.user(user) if items is None else features.arms(user, items)
-        return self._fitting(made)
+        return self._fitting(features.user(user) if items is None else features.arms(user, items))
 
-    def _refused(self) -> None:
-        """A call is refused after its rows were made: names that were new to it are forgotten, and counts taken back."""
-        if self._made_rows is not None and self.features is not None:
-            self.features.take_back(self._made_rows)
+    def _own(self, rows: Any) -> Any:
+        """Rows of a caller; those that a vocabulary that grows has made need not be as long as the policy's."""
+        grows = self.features is not None and self.features.grows
+        made = grows and is_sparse(rows) and rows.shape[1] != self.dim
+        return self._fitting(sparse_rows(rows, "arms")) if made else rows
 
-    def _fitting(self, rows: Any) -> Any:
+    def _fitting(self, rows: Rows) -> Rows:
         """Rows that the policy's features made, as long as its models; which grow with a vocabulary."""
-        rows = rows if type(rows) is Rows and rows.plain() else sparse_rows(rows, "arms")
-        if rows.dim > self.dim and not self.questions.under_way:
+        if self._asked is not None:
+            rows = resized(rows, self._asked)
+        elif rows.dim > self.dim:
             look_at(rows)  # which may be refused, and then nothing grows
             self.grow(max(rows.dim, 2 * self.dim))  # by a factor: what is copied stays in proportion
         return resized(rows, self.dim)
-
-    def _is_made(self, rows: Any) -> bool:
-        """Whether these are rows of a vocabulary that grows, which need not be as long as the policy's."""
-        return self.features is not None and self.features.grows and is_sparse(rows) and rows.shape[1] != self.dim
 
     def grow(self, dim: int) -> None:
         """Take `dim` features from now on, as if there had been so many from the start; nothing learned is lost."""

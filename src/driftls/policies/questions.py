@@ -3,69 +3,86 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import InputError
+from driftls.kernels.parts import Frame
+from driftls.persistence import Saveable
 from driftls.policies.arms import allowed_arms, look_at
 
 
-class Questions:
-    """Those of one policy; while one is under way, names that its features have never met count for nothing."""
+class Questions(Saveable):
+    """The questions that every policy answers; names that its features have never met count for nothing."""
 
-    def __init__(self) -> None:
-        self.under_way = False
+    disjoint: ClassVar[bool] = False  # one model an arm: a round has a user, and an id for each arm
+    frame: Frame
+    _asked: int | None = None  # during a question, how many features there were before it
 
-    def scores(self, policy: Any, *round_: Any) -> NDArray[np.float64]:
-        """theta.x + kappa width(x) of each arm of a round: arms, items, ids."""
-        with self._asking(policy, scores=True) as who:
-            count = who._question(*round_)
+    @abstractmethod
+    def _question(self, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
+        """Stage a round without opening anything for its arms; how many these are. whole: a row for each."""
+
+    def _answered(self) -> None:
+        """A question is over."""
+
+    def scores(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
+        """theta.x + kappa width(x) of each arm."""
+        with self._asking(scores=True) as who:
+            count = who._question(arms, items, ids)
             who._models.choose(count, ask=True)
             return who._models.scores[:count].copy()  # type: ignore[no-any-return]
 
-    def widths(self, policy: Any, *round_: Any) -> NDArray[np.float64]:
-        """How sure the policy is of each arm."""
-        with self._asking(policy) as who:
-            return who._models.widths(who._question(*round_, whole=True))  # type: ignore[no-any-return]
+    def widths(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
+        """How sure the policy is of each arm, before kappa."""
+        with self._asking() as who:
+            return who._models.widths(who._question(arms, items, ids, whole=True))  # type: ignore[no-any-return]
 
-    def probabilities(self, policy: Any, *round_: Any, allowed: Any) -> NDArray[np.float64]:
-        """How likely each arm is to be chosen."""
-        scores = policy.epsilon < 1.0 or policy.disjoint
-        with self._asking(policy, scores=scores) as who:
+    def probabilities(
+        self, arms: Any, items: Any = None, *, ids: Any = None, allowed: Any = None
+    ) -> NDArray[np.float64]:
+        """How likely each arm is to be chosen now, if nothing but epsilon is random."""
+        epsilon = self.frame["epsilon"]
+        scores = epsilon < 1.0 or self.disjoint
+        with self._asking(scores=scores) as who:
             if scores:
-                count = who._question(*round_)
+                count = who._question(arms, items, ids)
             else:
-                rows, count, _ = who._round(*round_)
+                rows, count, _ = who._round(arms, items, ids)
                 look_at(rows)
             mask = np.ones(count, np.int64) if allowed is None else allowed_arms(allowed, count)
-            share = np.where(mask, policy.epsilon / mask.sum(), 0.0)
+            share = np.where(mask, epsilon / mask.sum(), 0.0)
             if scores:
-                share[who._models.choose(count, mask, ask=True)] += 1.0 - policy.epsilon
+                share[who._models.choose(count, mask, ask=True)] += 1.0 - epsilon
             return share
 
     @contextmanager
-    def _asking(self, policy: Any, *, scores: bool = False) -> Iterator[Any]:
+    def _asking(self: Any, *, scores: bool = False) -> Iterator[Any]:
         """Who answers: the policy, whose draws are put back; or a copy of it, where it would have to change."""
-        if scores and policy.width.samples:
+        if scores and self.width.samples:
             raise InputError("scores that are sampled change with every choice. Use a width that is not sampled.")
-        with policy.lock:
-            draws = policy._models.draws
-            ready = len(policy._models) and draws.cursor[0] + policy.frame["draws"] <= draws.tape.size
-            who = policy if ready else copy.deepcopy(policy)
+        with self.lock:
+            draws = self._models.draws
+            ready = len(self._models) and draws.cursor[0] + self.frame["draws"] <= draws.tape.size
+            who = self if ready else copy.deepcopy(self)
             models, features = who._models, who.features
             widths = [model.width for model in models.each()] if models.need > 1 else []
             cursor, kept = int(models.draws.cursor[0]), [width.put_aside() for width in widths]
-            models.refilled, who.questions.under_way = False, True
-            try:
-                with nullcontext() if features is None else features.asking(who.dim):
+            models.refilled = False
+            with features or who.lock:
+                who._asked = who.dim if features is None else min(who.dim, features.dim)
+                try:
                     yield who
-            finally:  # a tape that was filled up begins with what was unread
-                who.questions.under_way = False
-                models.draws.cursor[0] = 0 if models.refilled else cursor
-                for width, aside in zip(widths, kept):
-                    width.put_back(aside)
-                who._answered()
+                finally:  # a tape that was filled up begins with what was unread
+                    who._asked = None
+                    models.draws.cursor[0] = 0 if models.refilled else cursor
+                    for width, aside in zip(widths, kept):
+                        width.put_back(aside)
+                    who._answered()
+                    if features is not None:
+                        features.drop()

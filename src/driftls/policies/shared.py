@@ -133,7 +133,7 @@ class SharedPolicy(Policy):
             arms = list(arms) if isinstance(arms, Iterator) else arms
             made = features.rounds(arms, items)
             rounds = None if rewards is not None else len(arms)
-            arms = self._fitting(made)
+            arms = made
         rows, _ = arm_rows(self._arms_of(arms), self.dim, many=True)
         names = None if ids is None else plain_ids(ids)
         rewards = None if rewards is None else as_numbers(rewards, "rewards must be a matrix")
@@ -149,7 +149,7 @@ class SharedPolicy(Policy):
                 "a user alone, but no items: choose(user, items), learn(user, reward, items=items, arm=k)."
             )
         if self.features is not None:
-            return self._made({}, arms) if is_items(arms) else self._fitting(arms) if self._is_made(arms) else arms
+            return self._made({}, arms) if is_items(arms) else self._own(arms)
         return arms
 
     def _row(self, x: Any) -> Any:
