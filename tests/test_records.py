@@ -401,6 +401,26 @@ def test_columns_of_a_table_are_refused_in_the_same_words():
             Features().user({"a": cell})
 
 
+def test_sets_are_refused_in_a_table_as_in_a_dict():
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")  # which would make lists of them
+    for table in (pandas.DataFrame({"a": [["x"], {"y"}]}), {"a": [{1}, None]}, [{"a": {"x"}}]):
+        with pytest.raises(InputError, match="got a set"):
+            Features().table(table)
+
+
+def test_cells_that_pyarrow_cannot_read_go_record_by_record():
+    pandas, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    tuples, small = Features(), Features(categories=["a"])
+    tuples.table(pandas.DataFrame({"a": pandas.Categorical([(1, 2), (3, 4), (1, 2)])}))
+    assert tuples.names == ["constant", "a[0]", "a[1]"]
+    small.table(pandas.DataFrame({"a": np.array([1.5, 2.0], np.float16)}))
+    assert small.names == ["constant", "a=1.5", "a=2"]
+    dates = Features()
+    assert dates.table(pa.table({"a": pa.array([None, None], pa.date32())})).nnz == 2
+    assert dates.missing == {"a": 2}
+
+
 def test_settings_and_arguments_that_cannot_be_are_refused():
     with pytest.raises(SettingsError, match="dim must be a whole number"):
         Features(0)

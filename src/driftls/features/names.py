@@ -94,6 +94,22 @@ class Index:
         """What the kernels are to read and to write."""
         self.frame.set(**fields)
 
+    # What keeps no names has nothing to do here.
+
+    def room(self, names: int) -> None:
+        """Make sure that so many names more can come."""
+
+    def cut(self, size: int) -> None:
+        """Drop the names and crosses from this index on."""
+
+    def strange(self, names: list[str]) -> str:
+        """What is to be said of the names of a log, which are numbers, where others are known and none that is a number."""
+        return ""
+
+    def listed(self) -> list[Any]:
+        """By index: a name, or the indices of the two that are crossed."""
+        return []
+
 
 class Hashing(Index):
     """Names to 32 bits; nothing has to be kept."""
@@ -105,23 +121,9 @@ class Hashing(Index):
         """A name's hash: the same in every process, on every machine."""
         return crc32(as_bytes(name))
 
-    def room(self, names: int) -> None:
-        """There is room for any name, and none is kept."""
-
-    def cut(self, size: int) -> None:
-        """No name is kept."""
-
-    def strange(self, names: list[str]) -> str:
-        """No name is kept."""
-        return ""
-
     def names(self) -> list[str]:
         """No name is kept."""
         raise InputError("hashed features keep no names. Use a vocabulary: Features() without dim.")
-
-    def listed(self) -> list[Any]:
-        """No name is kept."""
-        return []
 
     def collisions(self, users: Ints, items: Ints, crossed: Ints) -> Collisions:
         """How many names share an index with another: these codes, and all crosses between them."""
@@ -167,7 +169,6 @@ class Vocabulary(Index):
         return found
 
     def room(self, names: int) -> None:
-        """Make sure that so many names more can come."""
         size = self.size[0]
         if size + names > len(self.keys):
             keys = np.full(2 * (size + names), -1, np.int64)  # by a factor: what is copied stays in proportion
@@ -177,13 +178,11 @@ class Vocabulary(Index):
             kernels.refill(self.frame, 0, 0)
 
     def cut(self, size: int) -> None:
-        """Drop the names and crosses from this index on."""
         self.of = {name: index for name, index in self.of.items() if index < size}
         self.size[0] = size
         kernels.refill(self.frame, 0, 0)
 
     def strange(self, names: list[str]) -> str:
-        """What is to be said of the names of a log, which are numbers, where others are known and none that is a number."""
         known = [name for name in self.of if name != "constant"]
         if not known or not names or any(name.isdigit() for name in known):
             return ""
@@ -196,7 +195,6 @@ class Vocabulary(Index):
         return [name if isinstance(name, str) else f"{alone[name[0]]}*{alone[name[1]]}" for name in self.listed()]
 
     def listed(self) -> list[Any]:
-        """By index: a name, or the indices of the two that are crossed."""
         alone = iter(self.of)
         keys = self.keys[: self.size[0]].tolist()
         return [next(alone) if key < 0 else [key >> 32, key & LOW] for key in keys]

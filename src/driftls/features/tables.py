@@ -1,9 +1,9 @@
-"""Tables of pandas, polars and Arrow as codes of names, column by column; pyarrow does it if it is installed."""
+"""Tables of pandas, polars and Arrow as codes of names, column by column, by pyarrow if it is installed; and lines of logs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from driftls.kernels.features import take_cells
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import CELLS
 
+if TYPE_CHECKING:
+    from driftls.logs.events import Block
+
 NONE, NOTHING = np.empty(0, np.int64), np.empty(0)
 PIECE = 4096  # rows that are written at once, so that they stay in the processor's cache
 
@@ -22,13 +25,15 @@ PIECE = 4096  # rows that are written at once, so that they stay in the processo
 class Cells(NamedTuple):
     """A column. Entry p has the code ``codes[place[p]]``, or codes[0] without places; the last code, -1, is of nulls.
 
-    start: where the entries of each row begin, or empty if each has one. value: NaN is missing; without, all are 1.
+    start: where the entries of each row begin, or empty if each has one; nulls: rows that have no list, not even an
+    empty one. value: NaN is missing; without, all are 1.
     """
 
     start: Ints
     place: NDArray[np.int32]
     codes: Ints
     value: Floats
+    nulls: int = 0
 
 
 def is_table(x: Any) -> bool:
@@ -60,67 +65,87 @@ def coded_table(space: Space, table: Any) -> Coded:
         }
         if len(lengths) > 1 or -1 in lengths:
             raise InputError("expected columns of one length, got others. A single record goes to user() or arms().")
-    arrow = as_arrow(table)
-    if arrow is None:
-        names = list(table if isinstance(table, Mapping) else table.columns)
-        columns = [table[name].to_list() if hasattr(table[name], "to_list") else table[name] for name in names]
-        return space.coded(dict(zip(names, row)) for row in zip(*columns))
-    columns = [(space[name], array) for name, array in zip(arrow.column_names, arrow.columns)]
-    cells = [_cells(space, column, array) for column, array in columns]
-    start = np.zeros(arrow.num_rows + 1, np.int64)
-    for (column, array), one in zip(columns, cells):
-        if len(one.start) or len(one.value) or array.null_count or (one.codes[:-1] < 0).any():
-            absent = take_cells(_frame(one, start[1:]), 0, arrow.num_rows)  # counts the entries of each row
-        else:
-            absent = 0
-            start[1:] += 1
-        space.call.tally(column, int(len(array) - (array.null_count if len(one.start) else absent)))
+    found = _columns(space, table)
+    if found is None:
+        names = list(table if isinstance(table, Mapping) else getattr(table, "column_names", None) or table.columns)
+        return space.coded(dict(zip(names, row)) for row in zip(*(_listed(table[name]) for name in names)))
+    rows, cells = found
+    start = np.zeros(rows + 1, np.int64)
+    for column, one in cells:
+        absent = take_cells(_frame(one, start[1:]), 0, rows)  # counts the entries of each row
+        space.call.tally(column, rows - (one.nulls if len(one.start) else int(absent)))
     np.cumsum(start, out=start)
     code, value, cursor = np.empty(start[-1], np.int64), np.empty(start[-1]), start[:-1].copy()
-    frames = [_frame(one, cursor, code_out=code, value_out=value) for one in cells]
-    for first in range(0, arrow.num_rows, PIECE):
+    frames = [_frame(one, cursor, code_out=code, value_out=value) for _, one in cells]
+    for first in range(0, rows, PIECE):
         for frame in frames:
-            take_cells(frame, first, min(PIECE, arrow.num_rows - first))
-    space.call.tally(space, arrow.num_rows)
+            take_cells(frame, first, min(PIECE, rows - first))
+    space.call.tally(space, rows)
     return Coded(start, code, value)
+
+
+def _listed(cells: Any) -> Any:
+    """The cells of a column as Python has them."""
+    made = getattr(cells, "to_pylist", None) or getattr(cells, "to_list", None)
+    return made() if made else cells
 
 
 def _frame(cells: Cells, cursor: Ints, **out: Any) -> Frame:
     """What a kernel needs of a column: an array that is not there has no address."""
     frame = Frame(CELLS)
-    arrays = {name: np.ascontiguousarray(array) for name, array in cells._asdict().items() if len(array)}
-    frame.set(**arrays, cursor=cursor, **out)
+    frame.set(cursor=cursor, **out)
+    for name, array in zip(Cells._fields, cells):
+        if isinstance(array, np.ndarray) and len(array):
+            frame[name] = np.ascontiguousarray(array)
     return frame
 
 
-def as_arrow(table: Any) -> Any:
-    """The table as pyarrow's, or None if there is no pyarrow or no one type for each of its columns."""
+def _columns(space: Space, table: Any) -> tuple[int, list[tuple[Column, Cells]]] | None:
+    """The rows and columns of a table by pyarrow; None if there is none, or it cannot read one of them."""
     try:
         import pyarrow as pa
     except ImportError:
         return None
+    pandas = type(table).__module__.startswith("pandas")
     try:
-        if type(table).__module__.startswith("pandas"):
-            return pa.Table.from_pandas(table, preserve_index=False)  # by the other way the index becomes a column
-        return table if isinstance(table, pa.Table) else pa.table(table)
+        if pandas:
+            arrow = pa.Table.from_pandas(table, preserve_index=False)  # by the other way the index becomes a column
+        else:
+            arrow = table if isinstance(table, pa.Table) else pa.table(table)
+        for name, kind in zip(arrow.column_names, arrow.schema.types):
+            if (pandas or isinstance(table, Mapping)) and _is_list(kind) and any(map(_is_set, table[name])):
+                return None
+        return arrow.num_rows, [(space[name], _cells(space[name], arrow[name])) for name in arrow.column_names]
+    except InputError:
+        raise
     except (pa.ArrowException, TypeError, ValueError):
         return None
 
 
-def _cells(space: Space, column: Column, array: Any) -> Cells:
-    """A column of Arrow."""
-    import pyarrow.compute as pc
+def _is_set(cell: Any) -> bool:
+    return isinstance(cell, set | frozenset)
+
+
+def _is_list(kind: Any) -> bool:
     from pyarrow import types
 
-    if not (types.is_list(array.type) or types.is_large_list(array.type) or types.is_fixed_size_list(array.type)):
-        return _flat(space, column, array, None)
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _cells(column: Column, array: Any) -> Cells:
+    """A column of Arrow."""
+    import pyarrow.compute as pc
+
+    if not _is_list(array.type):
+        return _flat(column, array, None)
     start = np.zeros(len(array) + 1, np.int64)
     np.cumsum(pc.list_value_length(array).fill_null(0).to_numpy(), out=start[1:])
     place = np.arange(start[-1]) - np.repeat(start[:-1], np.diff(start))
-    return _flat(space, column, pc.list_flatten(array), place.astype(np.int32))._replace(start=start)
+    flat = _flat(column, pc.list_flatten(array), place.astype(np.int32))
+    return flat._replace(start=start, nulls=array.null_count)
 
 
-def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
+def _flat(column: Column, array: Any, place: Any) -> Cells:
     """Cells, or the entries of lists; `place`: where in its list a number stands."""
     import pyarrow as pa
 
@@ -140,9 +165,7 @@ def _flat(space: Space, column: Column, array: Any, place: Any) -> Cells:
         known = [column[key] if largest >= 0 else -1 for key in keys]
         return Cells(NONE, NONE.astype(np.int32) if place is None else place, np.array([*known, -1]), value)
     if not (_is_text(kind) or _is_number(kind) or pa.types.is_dictionary(kind) or pa.types.is_null(kind)):
-        first = array.drop_null()[:1].to_pylist()
-        scalar(first[0] if first else None, column)
-        raise InputError(f"column {column.name!r}: expected numbers, text or lists of them, got {kind}.")
+        raise TypeError  # dates and the like: read, or refused, cell by cell
     array = array.cast(pa.large_string()) if pa.types.is_null(kind) or str(kind) == "string_view" else array
     chunked = pa.chunked_array([array]) if isinstance(array, pa.Array) else array
     chunks = chunked.dictionary_encode().unify_dictionaries().chunks
@@ -168,3 +191,24 @@ def _is_number(kind: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def visitors(space: Space, block: Block) -> Coded:
+    """The visitor of each line: a dict of a table, or features that are named by their numbers."""
+    if block.visitor is not None:
+        return space.coded(block.visitor.tolist())
+    used, first, place = np.unique(block.user_index, return_index=True, return_inverse=True)
+    code, names = np.empty(len(used), np.int64), used.tolist()
+    for k in np.argsort(first).tolist():  # in the order in which lines name them
+        code[k] = space[str(names[k])][None]
+    return Coded(block.user_start, code[place], block.user_value)
+
+
+def candidates(space: Space, block: Block) -> Coded:
+    """The items of `pool_ids`: their ids, and their features where they have any."""
+    if block.items is not None:
+        return space.coded([block.items[k] for k in block.pool_ids.tolist()])
+    items: list[Any] = [{"id": str(name)} for name in block.pool_ids.tolist()]
+    if block.arm_features is not None:
+        items = [one | dict(enumerate(cells)) for one, cells in zip(items, block.arm_features.tolist())]
+    return space.coded(items)
