@@ -26,6 +26,7 @@ class Call:
         self.undo: list[Callable[[], object]] = []  # what else it takes to have all as it was, the newest last
         self.untold: list[Warning] = []
         self.told = False  # that a number was missing
+        self.names = 0  # whose codes are remembered, in all columns
 
     def tally(self, one: Space | Column, records: int) -> None:
         """So many records of a table came, or had a column."""
@@ -67,36 +68,37 @@ class Call:
 class Column(dict[Key, int]):
     """The codes of a column's names, made as they come; above each stands the group of the column."""
 
-    __slots__ = ("blank", "category", "group", "name", "records", "space")
+    __slots__ = ("blank", "call", "category", "code", "group", "name", "records")
 
     def __init__(self, space: Space, name: str, group: int, category: bool) -> None:
-        self.space, self.name, self.group, self.category = space, name, group, category
+        self.code, self.call = space.code, space.call  # not the space, which has it: what is dropped is free at once
+        self.name, self.group, self.category = name, group, category
         self.records = 0  # that had it
         self.blank = False  # whether a cell was blank before it was known whether there are numbers
 
     def __missing__(self, key: Key) -> int:
-        space, name = self.space, self.name
+        name = self.name
         if key is not None:
             name += f"={key}" if isinstance(key, str) else f"[{key}]"
-        found = self[key] = space.code(name) | (self.group << 32)
-        space.names += 1
-        space.call.undo.append(self.forget)
+        found = self[key] = self.code(name) | (self.group << 32)
+        self.call.names += 1
+        self.call.undo.append(self.forget)
         if key is None and self.blank:
-            space.call.tell_missing(self)
+            self.call.tell_missing(self)
         return found
 
     def categories(self, keys: list[str]) -> list[int]:
         """The codes of many of its categories, those that are new made at once."""
-        code, start, group = self.space.code, self.name + "=", self.group << 32
+        code, start, group = self.code, self.name + "=", self.group << 32
         new = [key for key in keys if key not in self]
         self.update(zip(new, [code(start + key) | group for key in new]))
-        self.space.names += len(new)
-        self.space.call.undo.append(partial(self.forget, len(new)))
+        self.call.names += len(new)
+        self.call.undo.append(partial(self.forget, len(new)))
         return [self[key] for key in keys]
 
     def forget(self, names: int = 1) -> None:
         """Forget the newest names."""
-        self.space.names -= names
+        self.call.names -= names
         for _ in range(names):
             self.popitem()
 
@@ -104,9 +106,9 @@ class Column(dict[Key, int]):
         """A cell is blank."""
         if not self.blank:
             self.blank = True
-            self.space.call.undo.append(partial(setattr, self, "blank", False))
+            self.call.undo.append(partial(setattr, self, "blank", False))
         if None in self:
-            self.space.call.tell_missing(self)
+            self.call.tell_missing(self)
 
 
 class Space(dict[Any, Column]):
@@ -121,7 +123,7 @@ class Space(dict[Any, Column]):
         call: Call,
     ) -> None:
         self.prefix, self.code, self._groups, self._categories, self.call = prefix, code, groups, categories, call
-        self.records = self.names = 0
+        self.records = 0
         self.plain = (
             True  # whether there were only ids, and dicts without lists or arrays that could be changed in place
         )
@@ -136,7 +138,7 @@ class Space(dict[Any, Column]):
     def forget(self) -> None:
         """All columns are as new."""
         self.clear()
-        self.records = self.names = 0
+        self.records = 0
 
     def add(self, record: Any, codes: list[int], values: list[float]) -> None:
         """Append the codes and values of a record."""

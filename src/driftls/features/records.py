@@ -295,7 +295,7 @@ class Features(FeatureMap):
             self._looked = True
             spaces = ([str(name) for name in space] for space in (self._users, self._items))
             untold = untold + never_seen(self.cross, self.categories, *spaces)
-        if self._users.names + self._items.names > NAMES:
+        if self._call.names > NAMES:
             self._forget()
         self._kept = self._size[0], self._last
         for warning in untold:  # when all is counted, for it may be raised
@@ -311,6 +311,7 @@ class Features(FeatureMap):
     def _forget(self) -> None:
         self._users.forget()
         self._items.forget()
+        self._call.names = 0
         self._last, self._at = (None, None), None
 
     # -- kept with a policy --------------------------------------------------------------------------------------------
