@@ -228,7 +228,7 @@ def checked_csr(X: Any, called: str = "X") -> Any:
 
 def as_float(values: Any) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):  # infinity is refused by the kernels, with the row's number
-        return np.array(values, dtype=np.float64)
+        return np.array(values, dtype=np.float64, order="C")
 
 
 def fault(status: int, called: str, dim: int) -> DriftlsError:

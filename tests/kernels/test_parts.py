@@ -32,7 +32,6 @@ def test_prefetching_changes_no_result(make_tracker, history, kind, monkeypatch)
     monkeypatch.setattr(machine, "PREFETCH_FROM_BYTES", 0)
     for lookahead in (0, 1, 2, 7):
         monkeypatch.setattr(machine, "LOOKAHEAD", lookahead)
-        monkeypatch.setattr(machine, "SPARSE_LOOKAHEAD", lookahead)
         np.testing.assert_array_equal(learned(make_tracker, history, kind(X), y), without)
 
 

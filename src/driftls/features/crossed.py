@@ -34,10 +34,10 @@ class CrossedArms:
     """
 
     def __init__(self, users: Any, blocks: Any, count: int, shared: bool = False) -> None:
-        row = users if isinstance(users, Rows) else _as_rows(users)
+        row = users if type(users) is Rows else _as_rows(users)
         if not isinstance(row.dim, WHOLE) or row.dim < 1:
             raise InputError(f"expected users of at least one feature, got {row.dim!r}.")
-        if not (isinstance(shared, (int, np.bool_)) and shared in (0, 1)):
+        if shared is not True and not (isinstance(shared, (int, np.bool_)) and shared in (0, 1)):
             raise InputError(f"shared must be True or False, got {shared!r}.")
         self.row = row if row.plain() else sparse_rows(row, "a user")  # of each user
         self.blocks, self.count = _blocks_of(blocks, count)

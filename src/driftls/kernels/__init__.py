@@ -7,7 +7,7 @@ from importlib import import_module
 from driftls.kernels.parts import INTERPRET, PARTS, Part
 
 MODULES = (
-    *("rows", "units", "learn", "gd", "sag", "cg", "svrg", "exact", "cd", "diagonal"),
+    *("door", "rows", "units", "learn", "gd", "sag", "cg", "svrg", "exact", "cd", "diagonal"),
     *("score", "centred", "bounds", "phi", "sampling", "table", "choose", "features", "yahoo"),
 )
 __all__ = ["INTERPRET", "MODULES", "Part", "all_parts"]

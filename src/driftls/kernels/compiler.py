@@ -18,11 +18,11 @@ from numba import cfunc, config, from_dtype, njit, types
 from numba.extending import intrinsic
 
 from driftls.kernels import parts, records
+from driftls.kernels.door import FOREIGN
 
 # Reductions vectorise only if sums may be reordered; NaN and infinity keep their meaning, since we test for them.
 OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy"}
 PART = types.float64(*[types.int64] * 6, types.float64)
-ENTRY = types.float64(*[types.int64] * 3)
 
 
 def _cast(kind: Any) -> Any:
@@ -86,11 +86,19 @@ def prefetch(_context: Any, address: Any) -> Any:
     return types.void(types.int64), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def memory(_context: Any, size: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ptrtoint(builder.alloca(ir.IntType(64), builder.udiv(args[0], args[0].type(8))), ir.IntType(64))
+
+    return types.int64(types.int64), generate
+
+
 COMPILED: dict[Callable[..., Any], Any] = {
     parts.reals: _cast(types.CPointer(types.float64)),
     parts.integers: _cast(types.CPointer(types.int64)),
     parts.indices: _cast(types.CPointer(types.int32)),
-    parts.letters: _cast(types.CPointer(types.uint8)),
+    parts.bytes_at: _cast(types.CPointer(types.uint8)),
     parts.tracker: _cast(_record(records.TRACKER)),
     parts.width: _cast(_record(records.WIDTH)),
     parts.policy: _cast(_record(records.POLICY)),
@@ -102,12 +110,17 @@ COMPILED: dict[Callable[..., Any], Any] = {
     parts.lines_at: _cast(_record(records.LINES)),
     parts.call: call,
     parts.gemm: gemm,
+    parts.given_at: _cast(_record(records.GIVEN)),
     parts.prefetch: prefetch,
+    parts.memory: memory,
 }
 RECORD_OF = {
     **{"t": parts.tracker, "w": parts.width, "rows": parts.rows_at, "p": parts.policy},
-    **{"f": parts.features_at, "c": parts.cells_at, "u": parts.units, "log": parts.lines_at},
+    **{"f": parts.features_at, "c": parts.cells_at, "u": parts.units, "g": parts.given_at, "log": parts.lines_at},
 }
+for _function, (_name, *_kinds) in FOREIGN.items():
+    _result, *_given = (getattr(types, kind) for kind in _kinds)
+    COMPILED[_function] = types.ExternalFunction(_name, _result(*_given))
 _SPACES: dict[int, dict[str, Any]] = {}
 
 
@@ -140,11 +153,12 @@ def module_of(part: parts.Part) -> str:
     body = compiled(part.function) if part.function in COMPILED else compiled(parts.inner(part.function))
     space = {"body": body, **{f"record_{name}": COMPILED[maker] for name, maker in RECORD_OF.items()}}
     given = ", ".join(f"record_{name}({part.place(name)})" if name in RECORD_OF else name for name in part.used)
-    exec(f"def {part.name}({', '.join(part.arguments)}):\n    return float(body({given}))", space)
+    exec(f"def {part.name}({', '.join(part.arguments)}):\n    return body({given})", space)
+    kinds = [types.float64 if name == "x" else types.int64 for name in part.arguments]
     kept = config.OPT, config.LOOP_VECTORIZE, config.SLP_VECTORIZE
     try:  # optimised for the processor later, and once
         config.OPT, config.LOOP_VECTORIZE, config.SLP_VECTORIZE = 0, 0, 0
-        made = cfunc(ENTRY if part.arguments is parts.ENTRY_ARGUMENTS else PART, **OPTIONS)(space[part.name])
+        made = cfunc((types.float64 if "x" in part.arguments else types.int64)(*kinds), **OPTIONS)(space[part.name])
     finally:
         config.OPT, config.LOOP_VECTORIZE, config.SLP_VECTORIZE = kept
     return _cut_out(part, made)
@@ -155,19 +169,15 @@ def _cut_out(part: parts.Part, made: Any) -> str:
     native = made.native_name.removeprefix("cfunc.")
     module = llvm.parse_assembly(made.inspect_llvm())
     kinds = [f"double %{name}" if name == "x" else f"i64 %{name}" for name in part.arguments]
-    given, widen = kinds, ""
-    if part.arguments is parts.ENTRY_ARGUMENTS:  # whose numbers Python passes as C's int
-        given = ["i64 %frame", "i32 %small_i", "i32 %small_n"]
-        widen = "\n".join(f"%{name} = sext i32 %small_{name} to i64" for name in "in")
+    result = "double" if "x" in part.arguments else "i64"  # the door returns an object of Python
     glue = llvm.parse_assembly(
         f"""
-        define double @{part.name}({", ".join(given)}) {{
-          {widen}
-          %result = alloca double
+        define {result} @{part.name}({", ".join(kinds)}) {{
+          %result = alloca {result}
           %error = alloca ptr
           %status = call i32 @"{native}"(ptr %result, ptr %error, {", ".join(kinds)})
-          %value = load double, ptr %result
-          ret double %value
+          %value = load {result}, ptr %result
+          ret {result} %value
         }}
         declare i32 @"{native}"(ptr, ptr, {", ".join(kind.split()[0] for kind in kinds)})
         """

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from driftls.kernels.parts import call, counts, entry, indices, inner, integers, part, prefetch, reals, rows_at, units
-from driftls.kernels.rows import NOT_FINITE, dot, dot2, norm2, row, row_fault
+from driftls.kernels.rows import NO_ROOM, NOT_FINITE, dot, dot2, norm2, row, row_fault
 from driftls.kernels.units import note, note_reward, scaled
 
 NOTHING, GROWING, WINDOW, RESERVOIR = 0, 1, 2, 3  # kinds of history
 POWER, TABLE, NORMALISED = 0, 1, 2  # kinds of schedule
 # What `learn` returns, after the faults of rows.py
-STEP_TOO_LARGE, DIVERGED, NO_ROOM, ATTEND, LOOK = 4, 5, 7, 8, 10
+STEP_TOO_LARGE, DIVERGED, ATTEND, LOOK = 4, 5, 8, 10
 # A smoothed squared error a million times the largest y^2 is a thousand times worse than predicting 0.
 RUNAWAY = 1e6
 # Within the steps of one row: far beyond any outlier, and far below what overflows.
@@ -302,9 +302,12 @@ def descend(t: Any, rows: Any, i: int, m: int, step: Any) -> float:
 
 @part
 def look_ahead(t: Any, rows: Any, i: int, n: int) -> float:
-    """Ask for what the steps after step i need, in three stages: where a row lies, the row, what it touches"""
+    """Ask for what the steps after step i need, in three stages: where a row lies, the row, what it touches
+
+    A dense row lies where its number says, and touches everything.
+    """
     far = 2 * t.lookahead
-    for stage in range(3):
+    for stage in range(3 if rows.sparse != 0 else 1):
         ask(t, rows, i + far, n, stage)
         far //= 2
     return 0.0
@@ -325,10 +328,12 @@ def ask(t: Any, rows: Any, k: int, m: int, stage: int) -> None:
         return
     if stage == 0:
         prefetch(rows.y + 8 * i)
-        prefetch(t.residual + 8 * i)
-        prefetch(rows.start + 8 * i)
-        prefetch(rows.stop + 8 * i)
-        if rows.sparse == 0:
+        if t.residual != 0:  # to ask for what lies nowhere takes longer than to ask for what does
+            prefetch(t.residual + 8 * i)
+        if rows.sparse != 0:
+            prefetch(rows.start + 8 * i)
+            prefetch(rows.stop + 8 * i)
+        else:
             first = rows.values + 8 * rows.dim * i
             for j in range(0, min(rows.dim, MOST_LINES * PER_LINE), PER_LINE):
                 prefetch(first + 8 * j)

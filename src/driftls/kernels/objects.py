@@ -8,6 +8,7 @@ before anything runs. The folder and the file must be this user's to write alone
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import logging
 import os
@@ -22,6 +23,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
+from driftls.kernels.door import FOREIGN
 from driftls.kernels.parts import LOCK, Part
 
 LOGGER = logging.getLogger("driftls")
@@ -62,6 +64,8 @@ def _machine() -> Any:
 
 @cache
 def _engine() -> Any:
+    for name, *_ in FOREIGN.values():
+        llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
 
 

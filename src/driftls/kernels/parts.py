@@ -6,8 +6,9 @@ All parts have one C signature, so that a record can hold the address of any of 
     double part(int64 t, int64 w, int64 rows, int64 i, int64 n, int64 out, double x)
 
 where t, w and rows are addresses of records (`driftls.kernels.records`). The Python function behind a part names the
-arguments that it uses, and gets records for addresses. An *entry* is a part that Python calls: `double entry(int64 frame,
-int32 i, int32 n)`. An *inner* function is a piece of parts.
+arguments that it uses, and gets records for addresses. An *entry* is a part that Python calls through the door
+(`driftls.kernels.door`), with a frame for t, i and n; arrays of the caller are described in a record g. An *inner*
+function is a piece of parts.
 
 These modules do not import Numba. With DRIFTLS_INTERPRET=1 nothing is compiled at all: parts run as plain Python, and
 every read and write through an address is checked against the arrays that were handed out.
@@ -28,14 +29,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.kernels.records import GIVEN
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 INTERPRET = os.environ.get("DRIFTLS_INTERPRET", "") not in ("", "0")
 
-# argument of a part -> what the compiled function gets in its place
-PART_ARGUMENTS = ("t", "w", "rows", "i", "n", "out", "x")
-ENTRY_ARGUMENTS = ("frame", "i", "n")
-RECORDS = ("t", "w", "rows", "p", "f", "c", "u", "log")  # arguments that are records
+ARGUMENTS = ("t", "w", "rows", "i", "n", "out", "x")
+RECORDS = ("t", "w", "rows", "p", "f", "c", "u", "g", "log")  # arguments that are records
 MOST = 2**31 - 1  # rows, features and arms of one call
 
 INNER: set[Callable[..., Any]] = set()
@@ -50,21 +51,22 @@ def inner(function: Function) -> Function:
 
 def part(function: Callable[..., Any]) -> Part:
     """A function that records refer to by its address."""
-    return Part(function, PART_ARGUMENTS)
+    return Part(function)
 
 
 def entry(function: Callable[..., Any]) -> Part:
-    """A function that Python calls with a frame and two numbers: `entry(frame, i, n)`."""
-    return Part(function, ENTRY_ARGUMENTS)
+    """A function that Python calls with a frame and two numbers, `entry(frame, i, n)`, and perhaps arrays."""
+    return Part(function, frame=next(iter(inspect.signature(function).parameters)))
 
 
 class Part:
     """One compiled function: found on disk or compiled when its address is first asked for."""
 
-    def __init__(self, function: Callable[..., Any], arguments: tuple[str, ...]) -> None:
+    def __init__(self, function: Callable[..., Any], arguments: tuple[str, ...] = ARGUMENTS, frame: str = "p") -> None:
         self.function, self.arguments = function, arguments
         self.name = f"{function.__module__.rpartition('.')[2]}_{function.__name__}"
         self.used = list(inspect.signature(function).parameters)
+        self._places = {frame: "t", "g": "w"}
         self._address = 0
         self.run: Callable[..., float] = self._first  # from the first call on, the machine code itself
         PARTS[self.name] = self
@@ -86,20 +88,28 @@ class Part:
 
         return load(self)
 
-    def _first(self, pointer: ctypes.c_int64, i: int, n: int) -> float:
-        # Declared arguments would be converted by ctypes one by one, which costs more than the call: a pointer is made
-        # once a frame, and whole numbers go as C's int.
-        self.run = self._interpreted if INTERPRET else ctypes.CFUNCTYPE(ctypes.c_double)(self.address)
-        return self.run(pointer, i, n)
+    def _first(self, *given: Any) -> float:
+        if INTERPRET:
+            self.run = self._interpreted
+        else:
+            from driftls.kernels.door import through
 
-    def _interpreted(self, pointer: ctypes.c_int64, i: int, n: int) -> float:
-        return self.interpret(pointer.value, i, n)
+            with LOCK:
+                self.run = through(self.address)
+        return self.run(*given)
+
+    def _interpreted(self, frame: int, i: int, n: int, *arrays: Any) -> float:
+        given = Frame(GIVEN)
+        for name, array in zip(("values", "indices", "starts"), arrays):
+            given[f"{name}_kind"] = -1
+            if array.flags.c_contiguous and array.dtype.isnative and array.ndim in (1, 2):
+                (rows, columns), kind = (*array.shape, -1)[:2], array.itemsize << 8 | ord(array.dtype.char)
+                given.set(**{name: array, f"{name}_kind": kind, f"{name}_rows": rows, f"{name}_columns": columns})
+        return self.interpret(frame, given.address, 0, i, n, 0, 0.0)
 
     def __call__(self, frame: Frame, i: int, n: int) -> float:
-        """Call an entry, without the interpreter's lock; `run(frame.pointer, i, n)` is the same for numbers that are small."""
-        if not (-MOST <= i <= MOST and -MOST <= n <= MOST):
-            raise OverflowError(f"a kernel counts to {MOST:,} in one call, got {i}, {n}. Pass fewer rows at a time.")
-        return self.run(frame.pointer, int(i), int(n))
+        """Call an entry; `run` takes the frame's address, and costs less."""
+        return self.run(frame.address, i, n)
 
     def interpret(self, *arguments: Any) -> float:
         """The same as plain Python."""
@@ -110,7 +120,7 @@ class Part:
 
     def place(self, name: str) -> str:
         """The argument in which the address of a record comes."""
-        return "frame" if self.arguments is ENTRY_ARGUMENTS else ("t" if name == "p" else name)
+        return self._places.get(name, name)
 
 
 # -- what kernels use of memory; the compiler puts machine instructions in place of these -----------------------------
@@ -155,11 +165,13 @@ def _record() -> Callable[[int], Any]:
     return at
 
 
-# numbers at an address, `reals(t.u)[j]`; indices are features of sparse rows, letters the bytes of a text
+# numbers at an address, `reals(t.u)[j]`; indices are features of sparse rows
 reals, integers, indices = _elements(np.float64), _elements(np.int64), _elements(np.int32)
-letters = _elements(np.uint8)
+bytes_at = _elements(np.uint8)
 # records at an address: each is a function of its own, for which the compiler has another one
-tracker, width, policy, counts, units, rows_at, features_at, cells_at, lines_at = (_record() for _ in range(9))
+tracker, width, policy, counts, units, rows_at, features_at, cells_at, given_at, lines_at = (
+    _record() for _ in range(10)
+)
 _any_record = _record()
 
 
@@ -178,6 +190,11 @@ def gemm(address: int, inverse: int, X: int, out: int, dim: int, count: int) -> 
 
 def prefetch(address: int) -> None:
     """Ask the processor for the cache line at an address; changes no result."""
+
+
+def memory(size: int) -> int:
+    """So many bytes (a constant), until the function returns; of the door alone, which is always compiled."""
+    raise NotImplementedError
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------
@@ -228,7 +245,6 @@ class Frame:
         self.memory = np.zeros(1, dtype) if memory is None else memory
         self.arrays: dict[str, Any] = {}
         self.address = int(self.memory.ctypes.data)  # __array_interface__ would describe every field first
-        self.pointer = ctypes.c_int64(self.address)  # the same, as an entry is given it
         self.fields = _Fields(self.memory)
         if "address" in (dtype.names or ()):
             self.fields["address"][0] = self.address

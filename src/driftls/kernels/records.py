@@ -21,14 +21,14 @@ def record(integers: str, reals: str = "") -> np.dtype[Any]:
 # Rows of observations or arms. Dense: values is (count, dim). Sparse: row i has values[p] at indices[p] for
 # start[i] <= p < stop[i] <= room. Crossed (arms > 0): row i is the user of line i // arms, moved by shifts[i % arms]
 # features, and, if shared, in front of that unmoved; features is how many a user has, behind which there may be a constant
-# (behind 1) that no arm moves. slots: of arms that recur. units: of the features, or 0; scratch: room for standardised rows;
-# source: a caller's rows, while they are copied; their indices may be long, of 64 bits. constant: whether each row of the
-# stage has a model's constant as its last feature.
+# (behind 1) that no arm moves. slots: of arms that recur. units: of the features, or 0; scratch: room for standardised rows.
+# constant: whether each row of the stage has a model's constant as its last feature. space: for how many values there is room;
+# wanted: for how many there must be, for rows that found none.
 ROWS = record(
     """
     address sparse dim count values indices start stop y room slots
     shifts arms shared features behind
-    units scratch source long long_indices constant
+    units scratch constant space wanted
     """
 )
 
@@ -194,5 +194,16 @@ LINES = record(
     block users ids most_pools most_text
     events pools length lost last lines dropped_lines dropped_candidates
     at where
+    """
+)
+
+# Arrays of a caller, as the door gives them (door.py): where, kind (size of a number << 8 | letter of its format; 0: no array,
+# -1: one that is no plain block of numbers), and shape (columns -1: a vector). Values alone are dense rows, with indices one
+# sparse row, and with starts many.
+GIVEN = record(
+    """
+    values values_kind values_rows values_columns
+    indices indices_kind indices_rows indices_columns
+    starts starts_kind starts_rows starts_columns
     """
 )

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.parts import MOST, entry, indices, inner, integers, reals, rows_at
+from driftls.kernels.parts import MOST, entry, indices, inner, integers, reals
 
 # What can be wrong with a row
 NOT_FINITE, BAD_INDEX, UNSORTED, BAD_POINTER = 1, 2, 3, 6
+NO_ROOM, OTHER_KIND = 7, 11  # why rows were not taken: there is no room; their arrays are of other types or shapes
+FLOAT, WHOLE = (
+    8 << 8 | ord("d"),
+    tuple(size << 8 | ord(x) for size, x in ((4, "i"), (4, "l"), (8, "l"), (8, "q"))),
+)  # kinds
 # Sums of fourth powers of anything larger could overflow in the course of a step: treated as not finite.
 LARGEST = 1e75
 
@@ -139,31 +144,130 @@ def first_fault(rows: Any, i: int, n: int) -> float:
     return 0.0
 
 
-@entry
-def copy_in(rows: Any, i: int, n: int) -> float:
-    """Copy n sparse rows of the source one behind the other, each with a 1 at feature i behind it (i < 0: without)
+@inner
+def whole(address: int, kind: int, k: int) -> int:
+    """Element k of an array of whole numbers, of 32 or of 64 bits"""
+    return integers(address)[k] if kind >> 8 == 8 else indices(address)[k]
 
-    0, or what is wrong with a pointer. The starts are the owner's copy, and there is room for as much as the last says.
+
+@entry
+def copy_in(rows: Any, i: int, n: int, g: Any) -> float:
+    """Copy rows i ... i + n - 1 of a caller's arrays (i < 0: the arrays are one row), each with the model's constant behind it
+
+    0; or OTHER_KIND, NO_ROOM (for n rows of rows.wanted values in all), or what is wrong with a pointer or an index.
     """
-    source, used = rows_at(rows.source), 0
-    start, x, at, long = integers(source.start), reals(source.values), indices(source.indices), source.long
-    long_at = integers(source.long_indices)
-    to, features = reals(rows.values), indices(rows.indices)
+    if rows.dim == 0 or g.values_kind != FLOAT:
+        return float(OTHER_KIND)
+    if g.indices_kind == 0:
+        return float(copy_dense(rows, i, n, g))
+    return float(copy_sparse(rows, i, n, g))
+
+
+@inner
+def copy_dense(rows: Any, i: int, n: int, g: Any) -> int:
+    """Dense rows; where rows are kept sparse, what is not 0 of them"""
+    own, one, used = rows.dim - rows.constant, i < 0, 0
+    fits = g.values_columns < 0 and g.values_rows == own if one else g.values_columns == own and i + n <= g.values_rows
+    if not fits:
+        return OTHER_KIND
+    rows.wanted = n * rows.dim
+    if n > rows.count or rows.wanted > rows.space:
+        return NO_ROOM
     for k in range(n):
-        first, last = start[k], start[k + 1]
-        if not 0 <= first <= last <= source.room:
-            return float(BAD_POINTER)
-        integers(rows.start)[k] = used
-        for p in range(first, last):
-            j = long_at[p] if long != 0 else at[p]
-            to[used], features[used] = x[p], j if 0 <= j <= MOST else -1
-            used += 1
-        if i >= 0:
-            to[used], features[used] = 1.0, i
-            used += 1
-        integers(rows.stop)[k] = used
-    rows.room = used
-    return 0.0
+        x = reals(g.values + 8 * own * (0 if one else i + k))
+        if rows.sparse == 0:
+            to = reals(rows.values + 8 * rows.dim * k)
+            for j in range(own):
+                to[j] = x[j]
+            if rows.constant != 0:
+                to[own] = 1.0
+        else:
+            to, features = reals(rows.values), indices(rows.indices)
+            integers(rows.start)[k] = used
+            for j in range(own):
+                if x[j] != 0.0:
+                    to[used], features[used] = x[j], j
+                    used += 1
+            used = finish(rows, k, used)
+    return 0
+
+
+@inner
+def copy_sparse(rows: Any, i: int, n: int, g: Any) -> int:
+    """Sparse rows, whose pointers may say anything; and may be changed by another thread, so each is read once"""
+    entries, one, used, first = min(g.values_rows, g.indices_rows), i < 0, 0, 0
+    if g.indices_kind not in WHOLE or g.values_columns >= 0 or g.indices_columns >= 0:
+        return OTHER_KIND
+    if one and (g.values_rows != g.indices_rows or g.starts_kind != 0):
+        return OTHER_KIND
+    if not one and (g.starts_kind not in WHOLE or g.starts_columns >= 0 or i + n >= g.starts_rows):
+        return OTHER_KIND
+    rows.wanted = entries + n if rows.sparse != 0 else n * rows.dim
+    if n > rows.count or (rows.sparse == 0 and rows.wanted > rows.space):
+        return NO_ROOM
+    if not one:
+        first = whole(g.starts, g.starts_kind, i)
+        if i == 0 and first != 0:
+            return BAD_POINTER
+    for k in range(n):
+        last = entries if one else whole(g.starts, g.starts_kind, i + k + 1)
+        if not 0 <= first <= last <= entries:
+            return BAD_POINTER
+        length = last - first
+        if rows.sparse == 0:
+            fault = spread(rows, k, first, last, g)
+            if fault != 0:
+                return fault
+        else:
+            if used + length + 1 > rows.space:
+                rows.wanted = length + 1 if n == 1 else rows.wanted
+                return NO_ROOM
+            integers(rows.start)[k] = used
+            x, to, features = (
+                reals(g.values + 8 * first),
+                reals(rows.values + 8 * used),
+                indices(rows.indices + 4 * used),
+            )
+            if g.indices_kind >> 8 == 4:
+                at = indices(g.indices + 4 * first)
+                for p in range(length):
+                    to[p], features[p] = x[p], at[p]
+            else:
+                long_at = integers(g.indices + 8 * first)
+                for p in range(length):
+                    j = long_at[p]
+                    to[p], features[p] = x[p], j if 0 <= j <= MOST else -1
+            used = finish(rows, k, used + length)
+        first = last
+    return 0
+
+
+@inner
+def finish(rows: Any, k: int, used: int) -> int:
+    """Row k ends here; how many entries there are now"""
+    if rows.constant != 0:
+        reals(rows.values)[used], indices(rows.indices)[used] = 1.0, rows.dim - 1
+        used += 1
+    integers(rows.stop)[k] = rows.room = used
+    return used
+
+
+@inner
+def spread(rows: Any, k: int, first: int, last: int, g: Any) -> int:
+    """A sparse row, where rows are kept dense"""
+    x, to, before, own = reals(g.values), reals(rows.values + 8 * rows.dim * k), -1, rows.dim - rows.constant
+    for j in range(own):
+        to[j] = 0.0
+    if rows.constant != 0:
+        to[own] = 1.0
+    for p in range(first, last):
+        j = whole(g.indices, g.indices_kind, p)
+        if not 0 <= j < own:
+            return BAD_INDEX
+        if j <= before:
+            return UNSORTED
+        to[j], before = x[p], j
+    return 0
 
 
 @inner

@@ -58,11 +58,12 @@ def diagonal_enter(w: Any, rows: Any, i: int) -> float:
             for j in range(w.dim):
                 squares[j] *= w.scale
             w.scale = 1.0
-    x, at, n = row(rows, i)
+    (x, at, n), scale, ridge = row(rows, i), w.scale, w.ridge  # read once: to the compiler any write could change them
+    sparse = rows.sparse
     for p in range(n):
-        j = p if rows.sparse == 0 else at[p]
-        squares[j] += x[p] * x[p] / w.scale
-        spread[j] = w.ridge / (w.ridge + squares[j])
+        j = p if sparse == 0 else at[p]
+        squares[j] += x[p] * x[p] / scale
+        spread[j] = ridge / (ridge + squares[j])
     return 0.0
 
 

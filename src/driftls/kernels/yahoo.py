@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from driftls.kernels.parts import entry, indices, inner, integers, letters, reals
+from driftls.kernels.parts import bytes_at, entry, indices, inner, integers, reals
 
 R6A, R6B = 0, 1
 MOST = 136  # features of a user
@@ -257,7 +257,7 @@ def line(log: Any, buf: Any, at: int, end: int) -> int:
     if status != DONE:
         return stopped(log, status, at, p)
 
-    text = letters(log.text)
+    text = bytes_at(log.text)
     if not same_text(buf, p, end, text, log.length):
         status, text_end, ids_end, lost = candidates(log, buf, p, pool_start[log.pools])
         if status == DONE and text_end - p > log.most_text:
@@ -291,7 +291,7 @@ def line(log: Any, buf: Any, at: int, end: int) -> int:
 @entry
 def parse(log: Any, i: int, n: int) -> float:
     """Parse the lines of letters[i:n]: why it stopped; log.at is the line at which it did, log.where the place in that line"""
-    buf, status = letters(log.letters), DONE
+    buf, status = bytes_at(log.letters), DONE
     log.at, log.where = i, i
     while log.at < n and status == DONE:
         status = line(log, buf, log.at, n)

@@ -21,6 +21,7 @@ from driftls.trackers.settings import whole_number
 from driftls.widths import Width
 
 FIRST_NAMES = 64
+ROWS = (np.ndarray, Rows, CrossedArms)  # which are no dicts; to ask them costs more than to look at their type
 OPEN_END = "a vocabulary that may grow without end"
 
 
@@ -51,7 +52,7 @@ def first_dim(features: FeatureMap) -> int:
 
 def is_items(x: Any) -> bool:
     """Whether these are items for features to make arms of: dicts, a table, or a pool of them."""
-    if type(x) in (np.ndarray, Rows, CrossedArms) or sp.issparse(x):
+    if type(x) in ROWS or sp.issparse(x):
         return False
     from driftls.features import Pool, is_records
 
@@ -60,7 +61,7 @@ def is_items(x: Any) -> bool:
 
 def is_user(x: Any) -> bool:
     """Whether this is the dict of one user, or item; a sparse matrix may be a dict of its entries."""
-    return isinstance(x, Mapping) and not sp.issparse(x)
+    return type(x) is dict or (type(x) not in ROWS and isinstance(x, Mapping) and not sp.issparse(x))
 
 
 def some_rows(rows: Any, first: int, count: int) -> Any:

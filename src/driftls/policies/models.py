@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from driftls.draws import TAPE, Draws, Seed
 from driftls.inputs import fault
 from driftls.kernels import choose as kernels
-from driftls.kernels.learn import ATTEND, LOOK, NO_ROOM
+from driftls.kernels.learn import ATTEND, LOOK
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import POLICY
-from driftls.kernels.rows import first_fault
+from driftls.kernels.rows import NO_ROOM, first_fault
 from driftls.persistence import checked, expect, whole
 from driftls.policies.evidence import Strength, can_adapt, next_strength
 from driftls.policies.tables import ScoreTable
@@ -168,13 +168,13 @@ class Models:
             self.frame["allowed"] = allowed
         how = 1 if ask else 2 * frozen
         try:
-            while (chosen := kernels.choose.run(self.frame.pointer, how, count)) == -kernels.NO_DRAWS:
+            while (chosen := kernels.choose.run(self.frame.address, how, count)) < 0.0:
+                if chosen != -kernels.NO_DRAWS:
+                    raise self.fault(int(-chosen))
                 self.have_draws()
         finally:
             if allowed is not None:
                 self.frame["allowed"] = 0
-        if chosen < 0.0:
-            raise self.fault(int(-chosen))
         self.rounds += not ask
         if how == 0 and self.units is not None and self.units.asked:
             self._look()  # what was noted of these arms asks for other units of their features
@@ -190,7 +190,7 @@ class Models:
         """Learn one row of the stage with its reward; `position` is that of its arm in the pool, or -1; `arm` for errors."""
         self.stage.reward[row] = reward
         self._position[0] = position
-        while status := kernels.learn_row.run(self.frame.pointer, row, slot):
+        while status := kernels.learn_row.run(self.frame.address, row, slot):
             if status == NO_ROOM:
                 self._make_room(row)
             elif status == kernels.NO_DRAWS:

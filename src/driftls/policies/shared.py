@@ -187,7 +187,7 @@ class SharedPolicy(Policy):
             self._begin(rows, recurring)
         models.room(count)
         if not self._take_crossed(rows):
-            models.stage.take(plain_rows(rows, self.dim))
+            models.stage.take(plain_rows(rows, self.dim), 0, count)
 
     def _take_crossed(self, rows: Any) -> bool:
         """Whether these are crossed arms that need not be written out; then they are on the stage."""
@@ -243,7 +243,7 @@ class SharedPolicy(Policy):
             self._begin(rows, recurring=bool(name))
         try:
             if not self._take_crossed(rows):
-                models.stage.take_one(*one_arm(rows, k, self.dim))
+                models.stage.take(*one_arm(rows, k, self.dim), 1)
                 k = 0
             slot = self._slot(name[0], k) if name and self.width.keeps_arms else -1
             models.learn(k, slot, 0, reward, arm)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from driftls.features.crossed import CrossedArms
-from driftls.inputs import as_rows
 from driftls.kernels import table as kernels
 from driftls.kernels.parts import Frame
 from driftls.kernels.records import ROWS
@@ -124,16 +123,16 @@ class CrossedStage:
     def take(self, arms: CrossedArms, stage: Stage) -> None:
         """Stage the users of these arms, and where the arms' blocks begin."""
         users, blocks = arms.row, arms.blocks
-        stage.lines(users.shape[0] * blocks.size)  # a reward for each arm
-        if not stage.take_block(users):
-            stage.take(as_rows(users, users.dim, "a user"))
+        count, self.on = len(users.start) - 1, True
+        stage.lines(count * blocks.size)  # a reward for each arm
+        stage.take(users, 0, count)
         self._have_room(2 * stage.values.size)
-        pool, self.on = (blocks.tobytes(), users.dim, arms.shared), True
-        if pool == self.table.pool:
+        known, dim, shared = self.table.pool or (blocks, 0, False)
+        if (dim, shared) == (users.dim, arms.shared) and (known is blocks or np.array_equal(known, blocks)):
             if self.table.again():
                 self.fill(arms, stage)
             return
-        self.table.leave(pool)
+        self.table.leave((blocks, users.dim, arms.shared))
         shifts = users.dim * (blocks + arms.shared)
         stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=users.dim, behind=stage.constant)
 

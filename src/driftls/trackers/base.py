@@ -16,6 +16,7 @@ from driftls.errors import CorruptFileError, DimensionError, SettingsError
 from driftls.history import History, from_header
 from driftls.inputs import Rows, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels import learn as kernels
+from driftls.kernels.rows import NO_ROOM
 from driftls.persistence import checked, expect, group
 from driftls.schedules import Tabulated
 from driftls.state import refuse
@@ -126,9 +127,9 @@ class Tracker(Machine):
         """Take rows of the stage, making room and attending to the state where the kernel asks for it."""
         frame, block = self.frame, last - first > 1
         try:
-            while status := kernels.learn.run(frame.pointer, first, last):
+            while status := kernels.learn.run(frame.address, first, last):
                 first = frame["done"]
-                if status == kernels.NO_ROOM:
+                if status == NO_ROOM:
                     self.make_room(self._stage.frame, first, last, block)
                     block = False
                 elif status == kernels.LOOK:
@@ -203,7 +204,7 @@ class Tracker(Machine):
 
     def _foretell(self, count: int) -> None:
         """What is predicted of the first rows of the stage goes to where there is room for it."""
-        if status := kernels.predict.run(self.frame.pointer, 0, count):
+        if status := kernels.predict.run(self.frame.address, 0, count):
             raise fault(int(status), f"row {self.frame['fault_row']}", self.dim)
 
     def tracking_error(self) -> TrackingError:

@@ -27,7 +27,7 @@ from driftls.units import Change, Units
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
 COMMON = ("regularisation", "scale", "intercept")  # settings of every tracker
 COORDINATES = ("u", "g", "extra")  # of the record
-LOOKAHEAD, SPARSE_LOOKAHEAD = 2, 4  # steps; a sparse row is fetched in three stages
+LOOKAHEAD = 4  # steps; a sparse row is fetched in three stages
 # of the record, in every file
 NUMBERS = (*("max_norm2", "error2", "max_y2", "a", "b", "p", "q"), *("watched", "progressive", "baseline", "mean_y"))
 
@@ -125,7 +125,7 @@ class Machine(Saveable):
             **{"sparse": sparse, "stride": self.quantities if interleaved else int(sparse)},
             **{"history": history.frame, "counts": history.counts, **self._draws.fields()},
             **{"steps": self.steps, "draws": self.draws_rows, "guard": self.guard, "watch": self.watched},
-            **{"lookahead": SPARSE_LOOKAHEAD if sparse else LOOKAHEAD, "a": 1.0, "p": 1.0},
+            **{"lookahead": LOOKAHEAD, "a": 1.0, "p": 1.0},
             **schedules.fields(self.step_size, "step"),
             **schedules.fields(self.regularisation, "ridge"),
         )
