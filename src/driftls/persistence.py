@@ -77,12 +77,23 @@ def atomic(path: Path_, *, folder: bool = False) -> Iterator[Path]:
                 with written.open("r+b") as file:
                     os.fsync(file.fileno())
             os.replace(part, target)
+            _sync(target.parent)
         finally:
             _remove(part)
     except StorageError:
         raise
     except OSError as error:  # of the name that was given, not of one that nobody knows
         raise storage_error(error, os.fspath(path)) from error
+
+
+def _sync(folder: Path) -> None:
+    """Have a new name on disk, too: a file without one is lost with the power."""
+    with suppress(OSError):  # where folders cannot be opened or synced: the file is there already
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
 
 
 def make_folder(path: Path_) -> Path:
