@@ -113,6 +113,7 @@ def malformed(dim: int, count: int = 6) -> Iterator[tuple[str, Any]]:
         changes: tuple[tuple[str, str, Any], ...] = (
             ("indptr", "far out", lambda a, far=far: put(a, (-1, far))),
             ("indptr", "out and back", lambda a, far=far: put(a, (0, far), (-1, 0))),
+            ("indptr", "out between 0 and 0", lambda a, far=far: put(a, (1, far), (-1, 0))),
             ("indptr", "negative", lambda a: put(a, (0, -5))),
             ("indptr", "falls", lambda a: a[::-1].copy()),
             ("indptr", "too short", lambda a: a[:-1]),
@@ -127,6 +128,8 @@ def malformed(dim: int, count: int = 6) -> Iterator[tuple[str, Any]]:
                 matrix = kind(dense)
                 matrix.indptr, matrix.indices = matrix.indptr.astype(width), matrix.indices.astype(width)
                 setattr(matrix, part, change(getattr(matrix, part).copy()))
+                if "between" in what and len(matrix.indptr) < 3:  # there is nothing between
+                    continue
                 yield f"{kind.__name__} of {np.dtype(width).name}: {part} {what}", matrix
         for axis, value in ((0, far), (0, -1), (1, far), (1, -1)):
             matrix = sp.coo_array(dense)

@@ -205,6 +205,8 @@ def _converted(X: Any) -> Any:
             raise ValueError("indptr must be whole numbers")
         kind = sp.csc_array if X.format == "csc" else sp.bsr_array
         X = kind((as_float(X.data), X.indices, X.indptr), shape=X.shape, copy=True)
+        if (X.indptr[1:] < X.indptr[:-1]).any():  # which SciPy looks at only if the last is not 0
+            raise ValueError("indptr must increase")
         X.check_format(full_check=True)
         return X.tocsr()
     if X.format == "lil" and [len(line) for line in X.rows] != [len(line) for line in X.data]:

@@ -7,13 +7,14 @@ rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j are 
     sparse rows: m_j = F_j/N_j if nearly all rows have it, else 0; v_j likewise; x' = (x - m)/sqrt(v) where a row has it
 
 What a sparse row lacks stays 0. "Nearly all" is all, or 90% while 0 is three spreads from the mean, so that a row without
-the feature can hardly be one with a 0; a feature that is centred stays so down to 80% and two spreads. Crosses have no
-intercept of their own, and are not centred. A dense feature whose spread is below three millionths of its size counts as
-constant. m and v are frozen between two *looks*, which come when n has grown by a quarter (by six tenths from 100 rows on),
-or when a value beyond three times its feature's size makes the unit a quarter larger and n has grown by 5%; by a quarter
-for a feature seen less than ten times, since of many rare ones some have always grown, and a look reads all rows. Until a
-feature was seen ten times, nothing is foretold beyond the sizes it had: its unit may be a chance value near 0. Crosses have
-the units of the user's features.
+the feature can hardly be one with a 0; a feature that is centred stays so down to 80% and two spreads. Crosses have the
+units of the user's features, and no intercept of their own: they are not centred.
+
+A dense feature whose spread is below three millionths of its size counts as constant. m and v are frozen between two
+*looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a value beyond three times its
+feature's size makes the unit a quarter larger and n has grown by 5%; by a quarter for a feature seen less than ten times,
+since of many rare ones some have always grown, and a look reads all rows. Until a feature was seen ten times, nothing is
+foretold beyond the sizes it had: its unit may be a chance value near 0.
 """
 
 from __future__ import annotations
@@ -249,6 +250,7 @@ class Units:
         self.repeat(period)
         kept, found = self._kept.read(numbers, arrays)
         refuse(not (kept["constant"] > 0.0 and (found["unit"] > 0.0).all()), "unit")
+        refuse(not (found["count"] >= 0.0).all(), "count")
         self._kept.fill(kept, found)
         if "known" in self._own.arrays:
             known = np.flatnonzero(found["count"])

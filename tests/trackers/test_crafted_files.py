@@ -115,6 +115,14 @@ def test_a_route_without_its_matrix_is_refused(method, route):
             RLS.from_snapshot(header, arrays)
 
 
+def test_units_that_count_a_feature_less_than_never_are_refused():
+    """Its first value would be noted as new again, beyond the list of features that were seen"""
+    tracker = SAGA(5, seed=0).partial_fit(sp.csr_array(np.ones((3, 5))), np.arange(3.0))
+    header, arrays = tracker.snapshot()
+    with pytest.raises(DriftlsError, match="count"):
+        SAGA.from_snapshot(header, {**arrays, "units.count": -arrays["units.count"]})
+
+
 def test_a_tape_too_short_for_a_row_is_refused():
     header, arrays = SAGA(2, seed=0, steps=9000, **RAW).partial_fit(np.eye(2), np.ones(2)).snapshot()
     arrays["unread"] = arrays["unread"][:0]

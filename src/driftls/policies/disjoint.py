@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.draws import Seed, generator_of
-from driftls.errors import InputError, SettingsError
+from driftls.errors import DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.columns import as_record
 from driftls.history import Mapped
@@ -296,12 +296,18 @@ class DisjointLinUCB(Policy):
         return self.tracker
 
     def _fresh_model(self) -> Model:
-        models = self._models
+        models, kept = self._models, seeds_header(self._seeds)
         tracker = self.tracker.fresh(self._seeds.spawn(1)[0], TAPE)
         if models.strength is not None:
             tracker.set_ridge(ridge(models.strength.ridge), rewrite=False)
-        tracker.start(bool(models.stage.sparse), models.units)
-        return Model(tracker, models.width.open(tracker, models.draws))
+        try:
+            tracker.start(bool(models.stage.sparse), models.units)
+            return Model(tracker, models.width.open(tracker, models.draws))
+        except DriftlsError:  # a tracker and a width that do not go together: nothing was started
+            self._seeds = seeds_of(kept)
+            if not len(self._index):
+                models.clear()
+            raise
 
     def _grow_models(self) -> None:
         models, sparse = self._models, self._models.stage.sparse
