@@ -210,3 +210,14 @@ def test_a_log_with_more_features_than_yahoos_needs_no_option(tmp_path: Path) ->
     assert read(path).user_dim == 0
     assert "--dim 701" in driftls("inspect", path).stdout
     assert "--dim" in driftls("replay", path, "--policy", "linucb-auto").stderr
+
+
+def test_lines_that_a_frozen_replay_skipped_are_told_once_and_names_must_differ(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("city,offer,click,p\nO,a,1,.5\nR,b,0,.5\nO,b,x,.5\nR,a,1,.5\n")
+    columns = ["--shown", "offer", "--reward", "click", "--propensity", "p"]
+    found = driftls("replay", table, *columns, "--policy", "random", "--on-error", "skip", "--frozen")
+    assert (found.returncode, found.stderr.count("Skipped: ")) == (0, 1)
+    found = driftls("replay", table, *columns, "--policy", "random", "--policy", "random")
+    assert found.returncode == 2
+    assert "two policies are called random" in " ".join(found.stderr.split())

@@ -598,3 +598,25 @@ def test_a_refused_decision_leaves_names_and_counts_as_they_were(make, user, ite
     assert told() == before
     features.arms({"city": "Lima", "hat": "top"}, ["b", "z"])
     assert features.missing == {"city": 3, "age": 1, "hat": 3, "item.id": 0, "item.colour": 3}
+
+
+@pytest.mark.parametrize("cells", [[2**63, 1], [2**63, None], [-(10**30), 2.5]])
+def test_whole_numbers_beyond_64_bits_are_read_from_a_table_as_from_dicts(cells):
+    one, other = Features(), Features()
+    found = one.table({"a": cells})
+    expected = other.table([{"a": cell} for cell in cells])
+    assert (found.toarray() == expected.toarray()).all()
+
+
+def test_a_table_with_a_column_twice_is_refused():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(InputError, match="'a' twice"):
+        Features().table(pandas.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
+def test_an_array_in_an_item_may_be_changed_in_place():
+    price = np.array(2.0)
+    items, features = [{"price": price}], Features(constant=False)
+    assert features.arms({}, items).values.tolist() == [2.0]
+    price[...] = 5.0
+    assert features.arms({}, items).values.tolist() == [5.0]

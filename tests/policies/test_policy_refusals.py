@@ -293,3 +293,9 @@ def test_a_file_whose_prior_is_not_that_of_its_models_is_refused(disjoint, regul
     persistence.write(tmp_path / "policy", header, arrays)
     with pytest.raises(CorruptFileError):
         load(tmp_path / "policy")
+
+
+def test_ids_are_no_table():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(InputError, match="ids must be a list"):
+        DisjointLinUCB(2, seed=0).choose(np.ones(2), ids=pandas.DataFrame({"id": ["x", "y"]}))

@@ -58,7 +58,7 @@ def convert(
 ) -> None:
     """Write logs as Parquet: one file a day (UTC), or one for all.
 
-    Reads what `inspect` reads. Nothing appears under the name before all of it is there.
+    Reads Yahoo's R6A and R6B, and Parquet. Nothing appears under the name before all of it is there.
 
     \b
     Examples:

@@ -10,6 +10,7 @@ from driftls.cli import common
 from driftls.cli.common import AsJson, app, counting, print_result, print_table, typer, whole
 
 if TYPE_CHECKING:
+    from driftls.logs.log import Log
     from driftls.run import Run
 
 INTERRUPTED = 130
@@ -80,6 +81,9 @@ def replay(
 
     if not policy and not warm:
         raise typer.BadParameter("name a policy, or pass a saved one with --warm.", param_hint="'--policy'")
+    names = [*(policy or []), *(path.stem for path in warm or [])]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise typer.BadParameter(f"two policies are called {twice[0]}: rename the file of one.", param_hint="'--warm'")
     log = common.opened(paths, on_error, shown, reward, propensity)
     kind, disjoint = common.features_of(features, log, dim, width)
     players = {name: common.policy_of(name, kind, disjoint, kappa, seed) for name in policy or []}
@@ -94,6 +98,7 @@ def replay(
                 found[name] = estimate(one, log, features=own, limit=limit, progress=report)
         told = {"format": log.format, "policies": {name: one.to_dict() for name, one in found.items()}}
         print_result(as_json, told, *(f"{name}: {one}" for name, one in found.items()))
+        _tell_skipped(log)
         return
     asked: dict[str, Any] = {"seed": seed, "delay": delay, "limit": limit}
     command = {
@@ -120,11 +125,15 @@ def replay(
         print_result(as_json, {"format": log.format, "partial": partial, "policies": rows, "files": files})
     else:
         _table(rows, f"Next: driftls report {out}" if out else "Next: --out runs keeps runs and policies.")
-    for example in log.counts.examples:
-        typer.echo(f"Skipped: {example}", err=True)
+    _tell_skipped(log)
     if partial:
         typer.echo("driftls: interrupted; these are the results so far.", err=True)
         raise typer.Exit(INTERRUPTED)
+
+
+def _tell_skipped(log: Log) -> None:
+    for example in dict.fromkeys(log.counts.examples):  # each once, however often the log was read
+        typer.echo(f"Skipped: {example}", err=True)
 
 
 def _files(paths: list[Path]) -> list[list[Any]]:

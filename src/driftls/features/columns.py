@@ -171,7 +171,8 @@ class Space(dict[Any, Column]):
 
     def _add_rest(self, column: Column, value: Any, codes: list[int], values: list[float]) -> bool:
         """Append a value of any kind; returns whether there is one."""
-        if hasattr(value, "tolist"):  # an array, or a number of NumPy's
+        if hasattr(value, "tolist"):  # an array, which may be changed in place, or a number of NumPy's
+            self.plain &= not isinstance(value, np.ndarray)
             value = value.tolist()
         several = isinstance(value, list | tuple)
         self.plain &= not several

@@ -65,9 +65,11 @@ def coded_table(space: Space, table: Any) -> Coded:
         }
         if len(lengths) > 1 or -1 in lengths:
             raise InputError("expected columns of one length, got others. A single record goes to user() or arms().")
+    names = list(table if isinstance(table, Mapping) else getattr(table, "column_names", None) or table.columns)
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"expected columns of different names, got {twice[0]!r} twice. Rename or drop one of them.")
     found = _columns(space, table)
     if found is None:
-        names = list(table if isinstance(table, Mapping) else getattr(table, "column_names", None) or table.columns)
         return space.coded(dict(zip(names, row)) for row in zip(*(_listed(table[name]) for name in names)))
     rows, cells = found
     start = np.zeros(rows + 1, np.int64)
@@ -118,7 +120,7 @@ def _columns(space: Space, table: Any) -> tuple[int, list[tuple[Column, Cells]]]
         return arrow.num_rows, [(space[name], _cells(space[name], arrow[name])) for name in arrow.column_names]
     except InputError:
         raise
-    except (pa.ArrowException, TypeError, ValueError):
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
 
 

@@ -80,7 +80,9 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
         if not os.path.exists(path):
             raise MissingFileError(f"{path}: expected a log, got no such file or folder. Check the path.")
         if os.path.isfile(path) and path.removesuffix(".gz").endswith((".csv", ".json", ".jsonl", ".ndjson")):
-            advice = "read_table(path, shown=..., reward=...), or --shown and --reward on the command line"
+            advice = (
+                "read_table(path, shown=..., reward=...), or --shown and --reward of `driftls inspect` and `replay`"
+            )
             raise InputError(f"{path}: this is a table, of which the columns must be named: {advice}.")
     reader = ParquetLog if os.path.isdir(paths[0]) or is_parquet(paths[0]) else YahooLog
     return reader(paths, on_error=on_error, block=block)

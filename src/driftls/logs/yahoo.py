@@ -193,5 +193,5 @@ def _kind(path: str) -> int:
     raise LogFormatError(
         f"{path}:1:1: expected a line of R6B (`<time> id-<article> <0|1> |user ...`) or of R6A "
         f"(`<time> <article> <0|1> |user ...`), got {f'`{first}`' if lines != [b''] else 'an empty file'}. A log of your "
-        "own (CSV, JSON lines, a DataFrame) becomes `Event`s or Parquet in a few lines: see docs/logs.md."
+        "own (CSV, JSON lines, a DataFrame) is read by `read_table`: see docs/logs.md."
     )

@@ -112,7 +112,8 @@ def plain_id(name: Any) -> Hashable:
 
 def plain_ids(ids: Any) -> list[Hashable]:
     """The ids of a pool, in order, no two of them alike."""
-    if isinstance(ids, str | bytes | dict | set | frozenset) or not hasattr(ids, "__len__"):
+    table = hasattr(ids, "columns")
+    if table or isinstance(ids, str | bytes | dict | set | frozenset) or not hasattr(ids, "__len__"):
         raise InputError(f"ids must be a list or array with an id for each arm, in order, got {type(ids).__name__}.")
     names = [plain_id(name) for name in (ids.tolist() if isinstance(ids, np.ndarray) else ids)]
     if len(set(names)) < len(names):

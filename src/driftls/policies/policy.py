@@ -232,6 +232,8 @@ class Policy(Questions):
     ) -> NDArray[np.int64]:
         """Many rounds in one compiled loop, decision by decision equal to `choose` and `learn`; returns the choices.
 
+        With a vocabulary that grows, new names of all rounds are numbered first, and choices may differ.
+
         Parameters
         ----------
         arms : (rounds K, d) array or sparse matrix, or `CrossedArms`
