@@ -23,7 +23,7 @@ PRIVATE: set[tuple[str, str]] = set()
 CONSTANTS = {
     # statuses that kernels return: faults of rows, and what they ask Python for
     *("NOT_FINITE", "BAD_INDEX", "BAD_POINTER", "UNSORTED", "STEP_TOO_LARGE", "DIVERGED"),
-    *("NO_ROOM", "NO_DRAWS", "OTHER_KIND", "ATTEND", "LOOK"),
+    *("NO_ROOM", "NO_DRAWS", "OTHER_KIND", "ATTEND", "LOOK", "AT_ONCE"),
     # what an exact tracker is asked for, and its routes
     *("SUM_UP", "REPAIR", "TRY", "INVERSE"),
     *("SOLVE", "WAITING", "SHERMAN_MORRISON", "INVERT"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 
 import numpy as np
 import pytest
@@ -207,3 +208,21 @@ def test_a_checkpoint_of_other_dicts_is_refused(tmp_path):
     again = DisjointLinUCB(features=Features(64), seed=0)
     with pytest.raises(DriftlsError):
         replay(again, read_table(records, block=10, **COLUMNS), checkpoint=path, every=10)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("t.csv", "city,offer,click\nO,a,1\nR,b\nO,b,0\n", "t.csv:3: expected 3 columns, as the first line has, got 2"),
+        ("t.jsonl", '{"city": "O", "offer": "a", "click": 1}\n{broken\n', "t.jsonl:2: expected a JSON object"),
+    ],
+)
+def test_lines_of_a_file_that_are_no_rows_are_named_or_skipped_and_counted(tmp_path, name, text, place):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(LogFormatError, match=re.escape(place)):
+        list(read_table(path, shown="offer", reward="click"))
+    log = read_table(path, shown="offer", reward="click", on_error="skip")
+    for _ in range(2):  # read once more, they are told once more
+        assert [event.visitor["city"] for event in log] == ["O"] * (text.count("O,") or 1)
+        assert (log.counts.skipped, place in log.counts.examples[0]) == (1, True)

@@ -209,8 +209,10 @@ def _converted(X: Any) -> Any:
             raise ValueError("indptr must increase")
         X.check_format(full_check=True)
         return X.tocsr()
-    if X.format == "lil" and [len(line) for line in X.rows] != [len(line) for line in X.data]:
-        raise ValueError("a row must have as many values as indices")
+    if X.format == "lil":
+        lengths = [[len(line) for line in lines] for lines in (X.rows, X.data)]
+        if lengths[0] != lengths[1] or len(lengths[0]) != X.shape[0]:
+            raise ValueError("a row must have as many values as indices, and a place in the shape")
     if X.format == "dia" and X.offsets.shape != X.data.shape[:1]:
         raise ValueError("offsets and data must have one length")
     X = X.tocoo()

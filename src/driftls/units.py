@@ -4,11 +4,10 @@ So rescaling a feature, or the rewards by a positive affine map, changes no deci
 rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j are its sums of squares and of values:
 
     dense rows:  m_j = F_j/n,  v_j = S_j/N_j - m_j^2 (1 - 2^-n),  x' = (x - m)/sqrt(v)
-    sparse rows: m_j = F_j/N_j if nearly all rows have it, else 0; v_j likewise; x' = (x - m)/sqrt(v) where a row has it
+    sparse rows: the same where every row has had j, else m_j = 0; x' = 0 where a row lacks j
 
-What a sparse row lacks stays 0. "Nearly all" is all, or 90% while 0 is three spreads from the mean, so that a row without
-the feature can hardly be one with a 0; a feature that is centred stays so down to 80% and two spreads. Crosses have the
-units of the user's features, and no intercept of their own: they are not centred.
+What a sparse row lacks stays 0. So a feature is centred as long as every row has it; before a row is learned that lacks it, a
+look puts it back. Crosses have the units of the user's features, and no intercept of their own: they are not centred.
 
 A dense feature whose spread is below three millionths of its size counts as constant. m and v are frozen between two
 *looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a value beyond three times its
@@ -70,7 +69,7 @@ class Change(NamedTuple):
         X[:, dim:] = self.after
 
     def entries(self, values: Vector, indices: NDArray[Any]) -> None:
-        """The same for the entries of sparse rows; a feature that a row lacks stays at 0, and counts as its new mean."""
+        """The same for the entries of sparse rows, which have every feature that is moved."""
         values *= self.factors[indices]
         if self.shift.any():
             shift = np.zeros(self.factors.size)
@@ -78,7 +77,7 @@ class Change(NamedTuple):
             values += shift[indices]
 
     def sums(self, A: Vector, b: Vector) -> tuple[Vector, Vector]:
-        """sum z z' and sum y z over such rows, in the new units; a feature that a row lacked stays at what it counted as."""
+        """sum z z' and sum y z over such rows, in the new units."""
         dim, scale = self.factors.size - 1, self.factors[:-1]
         if A.shape[0] == dim:  # no intercept: features are not centred
             return A * np.outer(scale, scale), b * scale
@@ -187,7 +186,7 @@ class Units:
     def look(self, constant: float | None = None, *, force: bool = False) -> Change | None:
         """New units from all that was seen; None where they are hardly others than the old ones (unless forced)."""
         frame, arrays, at = self.frame, self.arrays, self.known
-        n = frame["n"]
+        n, force = frame["n"], force or frame["asked"] == kernels.AT_ONCE
         frame.set(
             asked=0, soonest=SOONEST * n, next_look=max(n + 1.0, np.ceil((GROWTH if n < LATER else LATER_GROWTH) * n))
         )
@@ -205,6 +204,7 @@ class Units:
         if n > 64.0 and not force and max(moved, abs(after / before - 1.0)) < ENOUGH:
             return None
         arrays["unit"][at], arrays["means"][at] = unit, mean
+        frame["centres"] = np.count_nonzero(mean)
         scale, shift, least, grown = (self.each(values) for values in (scale, shift, least, grown))
         self._factors[:-1][at], self._factors[-1] = scale, after / before
         offset_by = offset - frame["offset"]
@@ -252,6 +252,7 @@ class Units:
         refuse(not (kept["constant"] > 0.0 and (found["unit"] > 0.0).all()), "unit")
         refuse(not (found["count"] >= 0.0).all(), "count")
         self._kept.fill(kept, found)
+        self.frame["centres"] = np.count_nonzero(found["means"])
         if "known" in self._own.arrays:
             known = np.flatnonzero(found["count"])
             self._own.arrays["known"][: known.size] = known

@@ -147,7 +147,12 @@ class DiagonalWidth(Width):
         self._restored()
 
     def change_units(self, change: Change) -> None:
-        change.squares(self.arrays["squares"])
+        squares, history = self.arrays["squares"], self.tracker.history
+        if len(history) and not self.sparse and self.frame["discount"] == 1.0:  # as a sample of all
+            X, _ = history.matrix()
+            squares[:] = np.einsum("ij,ij->j", X, X) * (history.seen / len(history))
+        else:
+            change.squares(squares)
         self._restored()
 
 

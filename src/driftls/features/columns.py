@@ -58,8 +58,7 @@ class Call:
         """Note once that a number is missing: what is left out is 0, which for a number is a value as any other."""
         if not (self.told or self.untold):
             told = (
-                f"column {column.name!r}: a number is missing, and is left out, which counts as 0, or as the mean if "
-                "nearly all records have one far from 0. Fill it in, or say "
+                f"column {column.name!r}: a number is missing, and is left out, which counts as 0. Fill it in, or say "
                 "it in a column of its own; features.missing counts such records, of every column."
             )
             self.untold.append(MissingNumberWarning(told))

@@ -10,7 +10,7 @@ from driftls.kernels.learn import ATTEND, LOOK, has_room, mean_of, step_fault, t
 from driftls.kernels.parts import call, counts, entry, indices, inner, integers, reals, rows_at, tracker, units, width
 from driftls.kernels.rows import LARGEST, NO_ROOM, NOT_FINITE, index_fault, row, row_fault, uniform
 from driftls.kernels.score import tied
-from driftls.kernels.units import note, note_new, note_pool, note_reward, scale, scaled
+from driftls.kernels.units import AT_ONCE, note, note_new, note_pool, note_reward, scale, scaled
 
 # Why a call came back, after the faults of rows and the statuses of learn.py
 NO_DRAWS = 9
@@ -237,6 +237,8 @@ def learn_row(p: Any, i: int, n: int) -> float:
             return float(NO_ROOM)
         if u.n <= u.rewards:  # a reward of what was never offered here
             note(u, rows, line_of(rows, i))
+            if u.asked == AT_ONCE:
+                return float(LOOK)
         elif rows.sparse != 0:
             note_new(u, rows, line_of(rows, i))
         note_reward(u, reals(rows.y)[i])

@@ -85,6 +85,8 @@ def load(part: Part) -> int:
         name = f"{part.name}-{digest[:12]}-{hashlib.sha256(text + processor.encode()).hexdigest()[:24]}.obj"
         code = read(name)
         if code is None:
+            if _SPENT["seconds"] > SAY_AFTER:
+                _say()
             code = machine_code(text.decode())
             write(name, code)
         _engine().add_object_file(llvm.ObjectFileRef.from_data(code))

@@ -1,7 +1,7 @@
 """Features in units of their own spread: rows are noted as they come, and standardised before anything is learned of them.
 
-A dense feature is measured from its mean, x' = (x - m) w. So is a sparse one that nearly every row has, where a row has it;
-other sparse ones are measured from 0, m = 0. The intercept of a model is a last feature, which is always `constant`. m and
+A dense feature is measured from its mean, x' = (x - m) w. So is a sparse one that every row has had; other sparse ones are
+measured from 0, m = 0. The intercept of a model is a last feature, which is always `constant`. m and
 w are frozen between two looks, which Python takes; a feature that was never seen gets its unit from its first value, which
 changes nothing that was learned. Crosses have the units of the user's features, the same in the block of every arm.
 """
@@ -24,11 +24,7 @@ GROWN = (
 # on these, so that rounding does not decide
 PATIENCE = 1.19  # of n: how much longer a look waits that is asked for by a rare feature, of which there may be many
 CONSTANT = 1e-11  # of the mean square: less spread is what rounding leaves of sums of squares
-COMMON, RARER = (
-    0.9,
-    0.8,
-)  # of the rows: a sparse feature that so many have may be centred, and stays so while so many do
-FAR, NEARER = 3.0, 2.0  # spreads between its mean and 0, if not all rows have it: a row without it can hardly have a 0
+AT_ONCE = 2  # of `asked`: a look, before this row is learned
 LEAP = 3.0  # of a unit at a look, up to which coefficients are taken along
 FEW = 10.0  # rows with a feature, until when nothing is foretold beyond the sizes that it had
 
@@ -57,10 +53,8 @@ def origin(u: Any, j: int, n: float) -> float:
     if u.every == 1:  # dense rows
         return reals(u.sums)[j] / n
     count, mean = reals(u.count)[j], reals(u.sums)[j] / reals(u.count)[j]
-    square, already = reals(u.squares)[j] / count, reals(u.means)[j] != 0.0
-    spread, share, far = square - mean * mean, RARER if already else COMMON, NEARER if already else FAR
-    common = count >= n or (count >= share * n and mean * mean >= far * far * spread)
-    return mean if common and spread > CONSTANT * square else 0.0
+    square = reals(u.squares)[j] / count
+    return mean if count >= n and square - mean * mean > CONSTANT * square else 0.0
 
 
 @inner
@@ -156,10 +150,13 @@ def kind(u: Any, j: int) -> int:
 
 
 @inner
-def note_sparse(u: Any, x: Any, at: Any, n: int) -> None:
-    """Count the features of a sparse row; what the record has is read once, since to the compiler any write could change it"""
+def note_sparse(u: Any, x: Any, at: Any, n: int) -> int:
+    """Count the features of a sparse row, and how many of them are centred
+
+    What the record has is read once, since to the compiler any write could change it.
+    """
     count, squares, sums, limit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.limit)
-    dim, period, every, seen = u.dim, u.period, u.every, u.n + 1.0
+    dim, period, every, seen, mean, centred = u.dim, u.period, u.every, u.n + 1.0, reals(u.means), 0
     for p in range(n):
         j, square = at[p], x[p] * x[p]
         if j == dim:
@@ -172,16 +169,19 @@ def note_sparse(u: Any, x: Any, at: Any, n: int) -> None:
         count[k] += 1.0
         squares[k] += square
         sums[k] += x[p]
+        centred += 1 if mean[k] != 0.0 else 0
         if square > limit[k]:
             beyond(u, k, square, seen)
+    return centred
 
 
 @inner
 def note(u: Any, rows: Any, i: int) -> None:
     """Count row i among those that were seen"""
     x, at, n = row(rows, i)
+    lacking = False
     if rows.sparse != 0:
-        note_sparse(u, x, at, n)
+        lacking = note_sparse(u, x, at, n) < u.centres
     else:
         odd = any_beyond(u, x, np.inf)
         if odd:
@@ -194,6 +194,8 @@ def note(u: Any, rows: Any, i: int) -> None:
     u.n += 1.0
     if u.n >= u.next_look:
         u.asked = 1
+    if lacking:  # a 0 where all had a number: measured from 0 from now on, this row already
+        u.asked = AT_ONCE
 
 
 @inner
@@ -294,7 +296,7 @@ def measured(u: Any, j: int, x: float) -> float:
 
 @inner
 def scale(u: Any, x: Any, at: Any, n: int, to: Any) -> None:
-    """Standardise a sparse row, in place or to another; what it lacks stays 0, which is the mean where that is measured from"""
+    """Standardise a sparse row, in place or to another; what it lacks stays 0"""
     count, unit, mean = reals(u.count), reals(u.unit), reals(u.means)
     dim, period, every, constant = u.dim, u.period, u.every, u.constant
     for p in range(n):

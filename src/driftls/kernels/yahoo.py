@@ -263,6 +263,7 @@ def line(log: Any, buf: Any, at: int, end: int) -> int:
         if status == DONE and text_end - p > log.most_text:
             status = GROW
         if status != DONE:
+            log.length = 0  # the candidates that were dropped may be this line's by now
             return stopped(log, status, at, text_end)
         log.length = text_end - p
         for k in range(log.length):

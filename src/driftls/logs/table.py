@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
 import zlib
@@ -58,7 +59,10 @@ class TableLog(Log):
         block: int = 32_768,
     ) -> None:
         super().__init__(on_error=on_error, block=block)
-        self.path, self._table = _opened(source)
+        self._malformed = list[str]()  # lines of a file that are no rows
+        self.path, self._table = _opened(source, self._malformed)
+        if on_error == "raise" and self._malformed:
+            self._broken(self._malformed[0])
         self._own: dict[str, Any] = {"shown": shown, "reward": reward}
         self._own |= {"propensity": propensity} if propensity is not None else {}
         self._own |= {"arms": arms} if isinstance(arms, str) else {}
@@ -103,6 +107,9 @@ class TableLog(Log):
 
     def _blocks(self, size: int) -> Iterator[Block]:
         count = len(self._table)
+        for told in self._malformed:
+            self.counts.lines += 1
+            self._broken(told)
         for first in range(0, count, size):
             rows = dict(enumerate(_records(self._table[first : first + size]), first))
             self.counts.lines += len(rows)
@@ -162,13 +169,13 @@ def read_table(source: Any, **columns: Any) -> TableLog:
 # -- tables of any kind ------------------------------------------------------------------------------------------------
 
 
-def _opened(source: Any) -> tuple[str, Any]:
+def _opened(source: Any, malformed: list[str]) -> tuple[str, Any]:
     """Where a table comes from, and the table: a list of dicts, or one with columns."""
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         if not os.path.isfile(path):
             raise MissingFileError(f"{path}: expected a table, got no such file. Check the path.")
-        return path, _file(path)
+        return path, _file(path, malformed)
     if hasattr(source, "columns") or hasattr(source, "column_names"):
         return "", source.collect() if hasattr(source, "collect") else source  # a lazy one of polars
     rows = list(source) if hasattr(source, "__iter__") else [source]
@@ -178,21 +185,38 @@ def _opened(source: Any) -> tuple[str, Any]:
     return "", rows
 
 
-def _file(path: str) -> Any:
+def _file(path: str, malformed: list[str]) -> Any:
+    """The rows of a file; what is wrong with lines that are none is appended, by their numbers."""
     name = path.removesuffix(".gz")
     with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
         try:
             if name.endswith((".json", ".jsonl", ".ndjson")):
                 import msgspec
 
-                decode = msgspec.json.Decoder(dict[str, Any]).decode
-                lines = (line.removeprefix(BOM) for line in file)
-                return [decode(line) for line in lines if line.strip()]
+                decode, rows = msgspec.json.Decoder(dict[str, Any]).decode, list[dict[str, Any]]()
+                for number, line in enumerate(file, 1):
+                    try:
+                        if text := line.removeprefix(BOM).strip():
+                            rows.append(decode(text))
+                    except (ValueError, RecursionError) as error:
+                        malformed.append(f"{path}:{number}: expected a JSON object, got {error}.")
+                return rows
             try:
                 from pyarrow import csv
             except ImportError:
                 raise missing_extra("pyarrow", "logs", "CSV files") from None
-            return csv.read_csv(file)
+
+            def note(row: Any) -> str:
+                told = f"expected {row.expected_columns} columns, as the first line has, got {row.actual_columns}"
+                malformed.append(f"{path}:{row.number}: {told}: {shortened(row.text)}.")
+                return "skip"
+
+            codecs.getincrementaldecoder("utf-8")().decode(
+                file.read(1 << 16)
+            )  # pyarrow cannot tell us of what is no text
+            file.seek(0)
+            options = csv.ReadOptions(use_threads=False)  # with which it counts lines
+            return csv.read_csv(file, options, csv.ParseOptions(invalid_row_handler=note))
         except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:  # pyarrow's and msgspec's, too
             told = f"expected CSV, or a JSON object a line, got {error}. Check the file."
             raise LogFormatError(f"{path}: {told}") from None

@@ -366,4 +366,6 @@ class DisjointLinUCB(Policy):
         return made
 
     def __repr__(self) -> str:
-        return f"DisjointLinUCB({self.tracker!r}, {self.width!r}, epsilon={self.epsilon}), arms={len(self)}"
+        n = sum(len(model.tracker) for model in self._models.each())
+        tracker = repr(self.tracker).removesuffix(f", n={len(self.tracker)}")
+        return f"DisjointLinUCB({tracker}, {self.width!r}, epsilon={self.epsilon}), arms={len(self)}, n={n}"

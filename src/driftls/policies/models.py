@@ -198,6 +198,8 @@ class Models:
             elif status == ATTEND:
                 self._attend()
                 break
+            elif status == LOOK:
+                self._look()
             else:
                 self.frame["fault_row"] = arm
                 raise self.fault(int(status))

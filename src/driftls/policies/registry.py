@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -120,7 +121,9 @@ def make(name: str, dim: int, *, kappa: float | None = None, seed: Seed = None, 
     if not isinstance(name, str) or name not in POLICIES:
         import_module("driftls.paper")  # a room above this one, which adds its policies to the list
     if not isinstance(name, str) or name not in POLICIES:
-        raise SettingsError(f"a policy must be one of {', '.join(POLICIES)}, got {name!r}.")
+        near = get_close_matches(str(name).lower(), POLICIES, 1)
+        meant = f" Did you mean {near[0]!r}?" if near else ""
+        raise SettingsError(f"a policy must be one of {', '.join(POLICIES)}, got {name!r}.{meant}")
     known = SETTINGS[name]
     if unknown := [setting for setting in settings if setting not in known]:
         raise SettingsError(f"{name} has no setting {unknown[0]!r}. It has: {', '.join(known) or 'none'}.")

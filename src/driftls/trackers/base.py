@@ -191,7 +191,7 @@ class Tracker(Machine):
             pairs = type(X) is list and bool(X) and all(map(is_pair, X))
             if not pairs and not is_pair(X) and not is_sparse(X):
                 X = as_numbers(X, "X must be a matrix")
-            one = type(X) is Rows and len(X.start) == 2  # as `Features.user` makes it
+            one = type(X) is Rows and np.size(X.start) == 2  # as `Features.user` makes it
             single = one or is_pair(X) or getattr(X, "ndim", 2) == 1
             rows: Any = self._one_row(X) if single else as_rows(X, self.dim)
             if self._stage.sparse is None:

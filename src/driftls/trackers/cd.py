@@ -76,8 +76,9 @@ class CD(SummingTracker):
         with self.lock:
             theta = self._state["coords"][0].copy()
             theta[change.learned] = change.theta(theta[change.learned])
-            self._stand(theta, *self._in_units(change, *self.sums()), self.frame["ridge_now"])
+            self._stand(theta, *change.sums(*self.sums()), self.frame["ridge_now"])
             self.frame.set(scale=1.0, mean_y=self.frame["mean_y"] - change.offset)
+            self.history.change_units(change)
 
     def attend(self) -> None:
         self._stand(self._state["coords"][0].copy(), *self._held_sums(), self.frame["ridge_now"])

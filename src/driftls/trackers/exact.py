@@ -236,8 +236,9 @@ class RLS(SummingTracker):
                 frame["version"] += 1
                 return
             gram, moment = frame["scale"] * state["gram"], frame["scale"] * state["moment"]
-            state["gram"][...], state["moment"][:] = self._in_units(change, gram, moment)
+            state["gram"][...], state["moment"][:] = change.sums(gram, moment)
             frame.set(scale=1.0, asked=0)
+            self.history.change_units(change)
             self._solved_at = -1
             if frame["route"] == kernels.SHERMAN_MORRISON:
                 self._refactorise(or_leave=True)

@@ -12,7 +12,6 @@ from driftls.history import History, Reservoir
 from driftls.schedules import Power
 from driftls.trackers.base import Tracker
 from driftls.trackers.settings import Common
-from driftls.units import Change
 
 SINGULAR = 1e-12  # of a matrix with a diagonal of 1: rounding errors alone could have made it
 
@@ -35,15 +34,6 @@ class SummingTracker(Tracker):
         X, y = self.history.matrix()
         self.frame["forgotten"] = 0
         return gram_of(X), X.T @ y
-
-    def _in_units(
-        self, change: Change, A: NDArray[np.float64], b: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """A (without the ridge) and b in new units, and with them the rows held."""
-        self.history.change_units(change)
-        if self.sparse and self.history.evicts and change.shift.any():  # what leaves must be what was summed up
-            return self._held_sums()
-        return change.sums(A, b)
 
     def _stand_after(self, n: int, total_ridge: float) -> None:
         """Sums over n rows will be given."""
