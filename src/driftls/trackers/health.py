@@ -6,7 +6,6 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.errors import LearningWarning
@@ -99,10 +98,15 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
 
     With features in units of their size, and in O(nnz) a step, whatever the tracker's scheme is.
     """
-    squares = X * X if isinstance(X, np.ndarray) else X.multiply(X)
-    sizes = np.sqrt(np.asarray(squares.sum(axis=0)).ravel() / len(y))
-    used = np.flatnonzero(sizes) if sizes.any() else [0]
-    X = X[:, used] @ sp.diags_array(1.0 / np.maximum(sizes[used], 1e-300))
+    if isinstance(X, np.ndarray):
+        sizes = np.sqrt(np.einsum("ij,ij->j", X, X) / max(len(y), 1))
+        X = X * np.divide(1.0, sizes, out=np.zeros(sizes.size), where=sizes > 0.0)
+    else:  # by the features that these rows have
+        sizes = np.sqrt(np.bincount(X.indices, X.data * X.data, X.shape[1]) / max(len(y), 1))
+        here, used = sizes[X.indices], sizes > 0.0
+        data = np.divide(X.data, here, out=np.zeros(here.size), where=here > 0.0)
+        place = np.maximum(np.cumsum(used) - 1, 0)[X.indices]
+        X = type(X)((data, place, X.indptr), shape=(len(y), max(int(used.sum()), 1)))
     theta = solved(X[0::2], y[0::2])
     left, around = y[1::2] - X[1::2] @ theta, y[1::2] - y[0::2].mean()
     total = float(around @ around)
