@@ -202,3 +202,8 @@ def test_the_oracle_agrees_on_a_normalised_step():
     expected = naive.saga(X, y, uniforms, normalised(0.9), lambda n: 20.0 / n, steps=2)
     tracker = SAGA(X.shape[1], step_size=Normalised(0.9), regularisation=ridge(20.0), steps=2, seed=3, **RAW)
     np.testing.assert_allclose(tracker.partial_fit(X, y).theta, expected[-1], rtol=0, atol=1e-12)
+
+
+def test_a_power_that_overflows_is_a_step_of_0():
+    assert Power(1.0, 1e300, 2.0)(1) == 0.0
+    assert SAGA(3, seed=0, regularisation=Power(1.0, 1e300, 2.0)).partial_fit(np.eye(3), np.ones(3)).n == 3

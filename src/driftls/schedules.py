@@ -76,7 +76,10 @@ class Power:
             object.__setattr__(self, name, number)
 
     def __call__(self, n: float) -> float:
-        return float(self.scale / (self.offset + n) ** self.exponent)
+        try:
+            return float(self.scale / (self.offset + n) ** self.exponent)
+        except OverflowError:  # of the power: a step that is as good as 0
+            return 0.0
 
     def __repr__(self) -> str:
         if self.offset == 0.0 and self.exponent in (0.0, 1.0):

@@ -34,6 +34,7 @@ GROWTH, LATER_GROWTH, LATER = 1.25, 1.6, 100.0  # of n until the next look, and 
 SOONEST = 1.05  # of n until a feature that has become larger can ask for one; one that is rare waits longer
 ENOUGH = 0.05  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
 PER_LINE = 8  # numbers in a cache line: where rows are sparse, a feature's lie in one of its own
+LARGEST = {"offset": 1e75, "reward_sum": 1e100, "reward_squares": 1e200}  # in a file; no reward is beyond 1e75
 UNLIMITED = 1e300  # no square that is learned is so large
 NUMBERS = ("n", "next_look", "soonest", "constant", "offset", "rewards", "reward_sum", "reward_squares")
 ARRAYS = ("count", "squares", "unit", "limit", "sums", "means")
@@ -251,6 +252,8 @@ class Units:
         kept, found = self._kept.read(numbers, arrays)
         refuse(not (kept["constant"] > 0.0 and (found["unit"] > 0.0).all()), "unit")
         refuse(not (found["count"] >= 0.0).all(), "count")
+        for name, largest in LARGEST.items():
+            refuse(abs(kept[name]) > largest, name)
         self._kept.fill(kept, found)
         self.frame["centres"] = np.count_nonzero(found["means"])
         if "known" in self._own.arrays:

@@ -299,3 +299,12 @@ def test_ids_are_no_table():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(InputError, match="ids must be a list"):
         DisjointLinUCB(2, seed=0).choose(np.ones(2), ids=pandas.DataFrame({"id": ["x", "y"]}))
+
+
+def test_a_file_whose_waiting_choice_has_no_arm_is_refused():
+    policy = DisjointLinUCB(2, seed=0)
+    policy.choose(np.ones(2), ids=["a", "b"], key=1)
+    header, arrays = policy.snapshot()
+    header["keys"]["waiting"][0][1] = []
+    with pytest.raises(CorruptFileError, match="waiting"):
+        DisjointLinUCB.from_snapshot(header, arrays)

@@ -123,6 +123,13 @@ def test_units_that_count_a_feature_less_than_never_are_refused():
         SAGA.from_snapshot(header, {**arrays, "units.count": -arrays["units.count"]})
 
 
+def test_sums_of_rewards_that_no_rewards_have_are_refused():
+    header, arrays = SAGA(5, seed=0).partial_fit(np.ones((3, 5)), np.arange(3.0)).snapshot()
+    header["units"] = header["units"] | {"reward_sum": 1e300}
+    with pytest.raises(DriftlsError, match="reward_sum"):
+        SAGA.from_snapshot(header, arrays)
+
+
 def test_a_tape_too_short_for_a_row_is_refused():
     header, arrays = SAGA(2, seed=0, steps=9000, **RAW).partial_fit(np.eye(2), np.ones(2)).snapshot()
     arrays["unread"] = arrays["unread"][:0]

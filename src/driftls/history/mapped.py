@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import weakref
 from collections.abc import Iterator
@@ -174,7 +175,7 @@ class Mapped(History):
         """The files as far as `held` rows use them; what is too short or leads astray is refused."""
 
         def column(name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-            found, size = self._size(name), int(np.prod(shape)) * np.dtype(dtype).itemsize
+            found, size = self._size(name), math.prod(shape) * np.dtype(dtype).itemsize
             if found < size:
                 raise CorruptFileError(f"{self.path / name}: has {found} of at least {size} bytes. {RESTORE}")
             return np.memmap(self.path / name, dtype, "r", shape=shape) if size else np.empty(shape, dtype)
@@ -201,7 +202,7 @@ class Mapped(History):
 
 def sized(folder: Path, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     """The array that a file of the folder holds, in which there is room for this shape from now on."""
-    file, size = folder / name, max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 8)
+    file, size = folder / name, max(math.prod(shape) * np.dtype(dtype).itemsize, 8)
     with open(file, "a+b") as handle:
         before = os.fstat(handle.fileno()).st_size
         try:  # blocks are taken now: a disk that is full must not be noticed by writing to memory

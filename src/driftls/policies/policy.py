@@ -33,6 +33,7 @@ from driftls.policies.files import common_snapshot
 from driftls.policies.keys import Keys, row_of, waiting_of
 from driftls.policies.models import Models
 from driftls.policies.questions import Questions
+from driftls.state import refuse
 from driftls.trackers import Tracker
 from driftls.trackers.settings import whole_number
 from driftls.units import Units
@@ -376,6 +377,7 @@ class Policy(Questions):
         self.features = None if header["features"] is None else features_of(header["features"])
         self.frozen = bool(header.get("frozen", False))
         self.keys.restore(header["keys"], group(arrays, "keys."), self.dim)
+        refuse(self.disjoint and not all(choice.name for choice in self.keys.waiting.values()), "waiting")
 
     @abstractmethod
     def _snapshot_models(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
