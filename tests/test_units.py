@@ -395,3 +395,11 @@ def test_a_value_that_counts_as_0_is_not_the_first_of_its_feature(factor):
         return tracker.predict(np.array([0.0, 0.0, factor]))
 
     assert told(1e-150, factor) == told(0.0, factor) == told(0.0, 1.0)
+
+
+def test_a_gap_in_a_column_far_from_0_is_no_divergence():
+    rng, policy = np.random.default_rng(0), DisjointLinUCB(features=Features(), seed=0)
+    for n in range(120):
+        user = {"plan": "ab"[n % 2]} | ({} if n in (60, 90) else {"year": 1e4 + rng.normal()})
+        policy.learn(user, float(rng.random() < 0.5), arm=policy.choose(user, ids=["x", "y"]), ids=["x", "y"])
+    assert np.abs(policy.scores({"plan": "a", "year": 1e4}, ids=["x", "y"])).max() < 10.0

@@ -197,6 +197,8 @@ class Units:
         frame["fresh"] = 0
         del frame.arrays["fresh"]  # which is as large as all that was seen
         unit, mean, scale, shift, least, grown = fresh
+        if self.sparse:  # measured from 0 again: what was learned around the mean says nothing of what lies at 0
+            least[(arrays["means"][at] != 0.0) & (mean == 0.0)] = 1.0
         offset = frame["reward_sum"] / frame["rewards"] if frame["rewards"] and self.intercept else frame["offset"]
         if abs(offset - frame["offset"]) <= 1e-12 * abs(offset):  # rewards that are all equal are no noise
             offset = frame["offset"]
