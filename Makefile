@@ -32,10 +32,10 @@ check: $(VENV)/.dev  ## style, types, import layers
 docs: $(VENV)/.dev  ## the documentation site, in site/: open site/index.html, no server is needed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --site-dir site
 
-ir: $(VENV)/.dev  ## the kernels' LLVM IR that is shipped, so that a first result does not wait for the compiler; after an edit of kernels/
-	rm -rf src/driftls/kernels/ir .ir
+ir: $(VENV)/.dev  ## the kernels' LLVM IR that is shipped, so that a first result does not wait for the compiler; after an edit of a kernel
+	rm -rf src/driftls/compiling/ir .ir
 	DRIFTLS_CACHE_DIR=.ir $(BIN)/driftls warmup
-	mkdir src/driftls/kernels/ir && mv .ir/parts/*.ir src/driftls/kernels/ir && rm -rf .ir
+	mkdir src/driftls/compiling/ir && mv .ir/parts/*.ir src/driftls/compiling/ir && rm -rf .ir
 
 bench: $(VENV)/.dev  ## a round of ours, of exact methods and of other libraries, small; what else is measured: python -m benchmarks
 	$(BIN)/python -m benchmarks peers --quick

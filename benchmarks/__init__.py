@@ -18,7 +18,7 @@ for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy is imported: nothing 
 from benchmarks.measure import Options, Table  # noqa: E402
 
 CORE = (
-    *("kernels", "trackers", "policies", "widths.py", "width_base.py", "inputs.py", "stage.py"),
+    *("compiling", "kernels", "trackers", "policies", "widths.py", "width_base.py", "inputs.py", "stage.py"),
     *("history", "draws.py", "schedules.py", "units.py"),
 )
 LOOPS = (*CORE, "environments.py", "simulation.py")
@@ -194,7 +194,7 @@ BENCHMARKS = {
         "dicts and tables to arms: ours, FeatureHasher, VW's parsing",
         "features:features",
         ("", "µs each", "rows a second", "over ours"),
-        ("kernels/features.py", "features"),
+        ("features",),
     ),
     "histories": Benchmark(
         "what a bounded history costs: streams and bandits ten times as long as the history",
@@ -214,7 +214,7 @@ BENCHMARKS = {
         "the wheel, and installations with and without extras",
         "package:sizes",
         ("", "MB", "packages"),
-        ("__init__.py", "kernels"),
+        ("__init__.py", "compiling", "kernels"),
     ),
     "gallery": Benchmark(
         "the picture of the README and the figures of `driftls reproduce --quick`, for docs/gallery.md",

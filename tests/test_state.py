@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from driftls.compiling.parts import Frame
 from driftls.errors import CorruptFileError
-from driftls.kernels.parts import Frame
 from driftls.kernels.records import TRACKER
 from driftls.state import State
 

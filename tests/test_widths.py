@@ -10,11 +10,11 @@ import scipy.sparse as sp
 
 import naive
 from driftls import ridge
+from driftls.compiling import parts
 from driftls.draws import Draws
 from driftls.errors import CorruptFileError, SettingsError
 from driftls.history import Growing, Reservoir, Window
 from driftls.inputs import as_rows
-from driftls.kernels import parts
 from driftls.schedules import Power
 from driftls.stage import Stage
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAGA, Diagonal

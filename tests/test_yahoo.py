@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftls.errors import CorruptFileError, SettingsError, TruncatedFileError
-from driftls.kernels import yahoo as kernels
 from driftls.logs import Block, Counts, Event, LogFormatError, read, synthetic_day, yahoo
+from driftls.logs import parser as kernels
 from driftls.logs.log import MOST_EXAMPLES
 from driftls.logs.synthetic.day import r6b_text
 

@@ -320,7 +320,7 @@ def key_of(*parts: Any) -> str:
     >>> key_of("a", {"b": 1, "c": 2}) == key_of("a", {"c": 2, "b": 1}) != key_of("a", {"b": 1})
     True
     """
-    from driftls.kernels.objects import source_digest
+    from driftls.compiling.objects import source_digest
 
     return hashlib.blake2b(_json([__version__, source_digest(), *parts], "sorted"), digest_size=16).hexdigest()
 

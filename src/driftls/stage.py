@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame
 from driftls.errors import InputError
 from driftls.inputs import FLOAT, Rows, as_float, as_rows, fault
-from driftls.kernels.parts import Frame
 from driftls.kernels.records import ROWS
 from driftls.kernels.rows import BAD_POINTER, NO_ROOM, OTHER_KIND, copy_in
 

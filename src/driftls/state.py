@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame
 from driftls.errors import CorruptFileError
-from driftls.kernels.parts import Frame
 from driftls.persistence import checked, expect
 
 Arrays = dict[str, NDArray[Any]]

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame
 from driftls.kernels import units as kernels
-from driftls.kernels.parts import Frame
 from driftls.kernels.records import UNITS
 from driftls.persistence import whole
 from driftls.state import Shape, State, refuse

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame, Part
 from driftls.draws import Draws
 from driftls.errors import SettingsError
 from driftls.kernels import score
-from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import WIDTH
 from driftls.state import Arrays, Shape, State, refuse, widened
 from driftls.trackers import RLS, Tracker

@@ -20,11 +20,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Part
 from driftls.draws import Draws
 from driftls.errors import SettingsError
 from driftls.kernels import bounds, centred, phi, sampling, score
 from driftls.kernels.learn import NOTHING, WINDOW
-from driftls.kernels.parts import Part
 from driftls.kernels.table import CENTRED, CROSSED, FEATURES, PAIRS
 from driftls.schedules import ridge
 from driftls.state import Arrays, Shape, refuse

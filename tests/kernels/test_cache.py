@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from driftls.kernels import learn, objects, parts
+from driftls.compiling import objects, parts
+from driftls.kernels import learn
 
 needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files to another user"
@@ -168,7 +169,8 @@ def test_a_part_of_somebody_else_is_compiled_anew_when_its_file_changes(tmp_path
 
 USE = """
 import os, sys
-from driftls.kernels import compiler, parts, records  # imported while we may still read everything
+from driftls.compiling import compiler, parts
+from driftls.kernels import records  # imported while we may still read everything
 def warm(i, n):
     total = 0.0
     for k in range(i):

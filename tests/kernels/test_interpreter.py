@@ -55,7 +55,7 @@ def test_without_a_compiler_every_tracker_gives_the_same(tmp_path):
 
 OUTSIDE = """
 import numpy as np
-from driftls.kernels.parts import address_of, integers, reals
+from driftls.compiling.parts import address_of, integers, reals
 from driftls.kernels import learn
 from driftls.trackers import RAW, SAGA
 

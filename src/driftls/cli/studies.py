@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from itertools import count
 from pathlib import Path
+from pkgutil import iter_modules
 from time import perf_counter
 from typing import Annotated
 
@@ -164,13 +166,18 @@ def warmup(as_json: AsJson = False) -> None:
       driftls warmup
       DRIFTLS_CACHE_DIR=/srv/cache driftls warmup --json
     """  # noqa: D301
+    from driftls import kernels
+    from driftls.compiling import INTERPRET, PARTS
+    from driftls.compiling.objects import folder, remove_stale
     from driftls.errors import SettingsError
-    from driftls.kernels import INTERPRET, all_parts
-    from driftls.kernels.objects import folder, remove_stale
 
     if INTERPRET:
         raise SettingsError("there is nothing to compile while DRIFTLS_INTERPRET is set. Unset it.")
-    begin, stale, place, parts = perf_counter(), remove_stale(), folder(), all_parts()
+    modules = [found.name for found in iter_modules(kernels.__path__, "driftls.kernels.")]
+    for module in (*modules, "driftls.features.kernel", "driftls.logs.parser"):
+        import_module(module)
+    begin, stale, place = perf_counter(), remove_stale(), folder()
+    parts = [part for part in PARTS.values() if part.function.__module__.startswith("driftls.")]
     before = set() if place is None else set(place.glob("*.obj"))
     with telling() as tell:
         for done, part in enumerate(parts):

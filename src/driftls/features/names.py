@@ -10,10 +10,10 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame
 from driftls.errors import FileFormatError, InputError
-from driftls.kernels import features as kernels
-from driftls.kernels.parts import Frame
-from driftls.kernels.records import FEATURES
+from driftls.features import kernel as kernels
+from driftls.features.kernel import FEATURES
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

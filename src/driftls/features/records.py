@@ -12,10 +12,10 @@ import numpy as np
 from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap, joined
 from driftls.features.columns import Call, Space, as_record, grouped, never_seen, pairs_of
+from driftls.features.kernel import assemble
 from driftls.features.names import NOBODY, Coded, Collisions, Hashing, Ints, Pool, Vocabulary, buckets
 from driftls.features.tables import candidates, coded, visitors
 from driftls.inputs import Rows
-from driftls.kernels.features import assemble
 
 if TYPE_CHECKING:
     from driftls.logs.events import Block

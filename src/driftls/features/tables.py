@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame
 from driftls.errors import InputError
 from driftls.features.columns import LARGEST, Column, Space, as_record, scalar
+from driftls.features.kernel import CELLS, take_cells
 from driftls.features.names import Coded, Floats, Ints
-from driftls.kernels.features import take_cells
-from driftls.kernels.parts import Frame
-from driftls.kernels.records import CELLS
 
 if TYPE_CHECKING:
     from driftls.logs.events import Block

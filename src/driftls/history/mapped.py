@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from driftls.compiling.parts import Frame
 from driftls.errors import CorruptFileError, FileFormatError, SettingsError
 from driftls.history.rows import CLOSED, Array, History
 from driftls.kernels.learn import GROWING
-from driftls.kernels.parts import Frame
 from driftls.kernels.records import COUNTS
 from driftls.persistence import whole
 from driftls.units import Change

@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame
 from driftls.errors import CorruptFileError, SettingsError
 from driftls.kernels.learn import GROWING, NOTHING, RESERVOIR, WINDOW
-from driftls.kernels.parts import Frame
 from driftls.kernels.records import COUNTS, ROWS
 from driftls.persistence import expect, whole
 from driftls.state import Shape, State

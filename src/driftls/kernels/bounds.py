@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from driftls.compiling.parts import inner, integers, part, reals
 from driftls.kernels.learn import mean_of
-from driftls.kernels.parts import inner, integers, part, reals, tracker
+from driftls.kernels.records import tracker
 from driftls.kernels.rows import axpy, row
 from driftls.kernels.score import exact_score_all, exact_square, inverse_of, product, square_from, tied, ucb
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.parts import inner, part, reals
+from driftls.compiling.parts import inner, part, reals
 from driftls.kernels.rows import axpy, dot, rank_one, row
 
 SMALLEST_SCALE = 1e-100

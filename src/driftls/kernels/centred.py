@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from driftls.compiling.parts import inner, part, reals
 from driftls.kernels.learn import mean_of
-from driftls.kernels.parts import inner, part, reals
 from driftls.kernels.rows import row
 from driftls.kernels.score import SMALLEST_SCALE, ucb
 

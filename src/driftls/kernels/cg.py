@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.parts import entry, indices, inner, integers, reals, rows_at
+from driftls.compiling.parts import entry, indices, inner, integers, reals
+from driftls.kernels.records import rows_at
 from driftls.kernels.rows import axpy, dot, norm2, row
 
 SMALLEST = 1e-250  # of a squared residual: what is smaller could vanish in a product

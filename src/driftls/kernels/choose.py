@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from driftls.compiling.parts import call, entry, indices, inner, integers, reals
 from driftls.kernels.learn import ATTEND, LOOK, has_room, mean_of, step_fault, take
-from driftls.kernels.parts import call, counts, entry, indices, inner, integers, reals, rows_at, tracker, units, width
+from driftls.kernels.records import counts, rows_at, tracker, units, width
 from driftls.kernels.rows import LARGEST, NO_ROOM, NOT_FINITE, index_fault, row, row_fault, uniform
 from driftls.kernels.score import tied
 from driftls.kernels.units import AT_ONCE, note, note_new, note_pool, note_reward, scale, scaled

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.parts import part, reals
+from driftls.compiling.parts import part, reals
 from driftls.kernels.rows import dot, row
 
 SMALLEST_SCALE = 1e-100

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.parts import inner, part, reals
+from driftls.compiling.parts import inner, part, reals
 from driftls.kernels.rows import axpy, dot, rank_one, row
 
 # How theta is found: solve from the Gram matrix when asked; the same, but go over to Sherman-Morrison once the matrix can

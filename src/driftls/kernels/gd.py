@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from driftls.compiling.parts import inner, part, reals
 from driftls.kernels.lazy import SMALLEST_FACTOR, SMALLEST_PRODUCT, show, shrink, shrunk_add
 from driftls.kernels.learn import descend
-from driftls.kernels.parts import inner, part, reals
 from driftls.kernels.rows import axpy2, dot, row
 
 LAST, POLYAK, TAIL = 0, 1, 2  # which average is reported

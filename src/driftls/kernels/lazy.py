@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.parts import inner, reals
+from driftls.compiling.parts import inner, reals
 from driftls.kernels.rows import axpy, axpy2, dot, dot2, row
 
 # Below this p the numbers u would soon overflow, and below this a single shrinkage loses digits: then, rarely, theta is

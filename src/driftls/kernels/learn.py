@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from driftls.kernels.parts import call, counts, entry, indices, inner, integers, part, prefetch, reals, rows_at, units
+from driftls.compiling.parts import call, entry, indices, inner, integers, part, prefetch, reals
+from driftls.kernels.records import counts, rows_at, units
 from driftls.kernels.rows import NO_ROOM, NOT_FINITE, dot, dot2, norm2, row, row_fault
 from driftls.kernels.units import note, note_reward, scaled
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from driftls.compiling.parts import call, inner, integers, part, reals
 from driftls.kernels.learn import mean_of
-from driftls.kernels.parts import call, counts, inner, integers, part, reals, rows_at
+from driftls.kernels.records import counts, rows_at
 from driftls.kernels.rows import axpy, dot, dot2, row, uniform
 
 SMALLEST_PRODUCT = 1e-120

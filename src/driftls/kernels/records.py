@@ -6,17 +6,7 @@ numbers and addresses (of arrays, of other records, of parts; 0 is none), `reals
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-
-def record(integers: str, reals: str = "") -> np.dtype[Any]:
-    """The layout of a record with these fields; plain Python reads them as attributes, which none of NumPy's must hide."""
-    assert not [name for name in f"{integers} {reals}".split() if hasattr(np.record, name)]
-    fields = [(name, np.int64) for name in integers.split()] + [(name, np.float64) for name in reals.split()]
-    return np.dtype((np.record, fields))
-
+from driftls.compiling.parts import record, record_at
 
 # Rows of observations or arms. Dense: values is (count, dim). Sparse: row i has values[p] at indices[p] for
 # start[i] <= p < stop[i] <= room. Crossed (arms > 0): row i is the user of line i // arms, moved by shifts[i % arms]
@@ -31,6 +21,7 @@ ROWS = record(
     units scratch constant space wanted
     """
 )
+rows_at = record_at(ROWS, "rows")
 
 # Units of features (units.py): for each, how often it was not 0, sums of squares and values, and, frozen between two
 # looks, mean, unit and the largest square that asks for no look; known: where rows are sparse, which features were seen, and
@@ -44,6 +35,7 @@ UNITS = record(
     """,
     "n next_look soonest constant offset rewards reward_sum reward_squares",
 )
+units = record_at(UNITS, "u")
 
 # Counters of a history: which kind, for how many rows there is room, how many are held, were ever seen, and how much
 # of the arena of sparse entries is used.
@@ -94,6 +86,8 @@ TRACKER = record(
     watched progressive baseline mean_y
     """,
 )
+tracker = record_at(TRACKER, "t")
+counts = record_at(COUNTS)
 
 WIDTH = record(
     # parts: scores of arms, a squared width, a row was learned, an arm is new, is an arm still the same, a round begins
@@ -139,6 +133,7 @@ WIDTH = record(
     ridge scale discount step_scale last_step entered n prior rest
     """,
 )
+width = record_at(WIDTH, "w")
 
 POLICY = record(
     # models: addresses of trackers and widths, one a slot (one for all arms: slot 0); disjoint: one model an arm
@@ -171,40 +166,4 @@ POLICY = record(
     kappa sigmas epsilon errors learned probability
     """,
 )
-
-# Users and items on their way to rows (features.py): names are hashed to `size` indices, or have theirs in a vocabulary,
-# where a cross is found by its key in slots. groups: which columns are crossed. order, raw: room for one row.
-FEATURES = record(
-    """
-    address hashed dim constant keys slots slot_count groups columns
-    users items user_start user_code user_value item_start item_code item_value
-    order raw indices values start
-    """
-)
-
-# A column of a table as codes, and where its entries go.
-CELLS = record("address start place codes value cursor code_out value_out")
-
-# A Yahoo log on its way to the columns of a block (yahoo.py): the bytes, the candidates' text of the line before (of `length`
-# bytes) and those of its candidates that have too few features (`lost` of them), with how much room there is; then events
-# and pools in the block, the time of the last line, and, since the start, lines read, lines and candidates dropped.
-LINES = record(
-    """
-    address kind letters bit_number text dropped
-    time pool shown reward pool_start pool_ids user_start user_index user_value arm_features
-    block users ids most_pools most_text
-    events pools length lost last lines dropped_lines dropped_candidates
-    at where
-    """
-)
-
-# Arrays of a caller, as the door gives them (door.py): where, kind (size of a number << 8 | letter of its format; 0: no array,
-# -1: one that is no plain block of numbers), and shape (columns -1: a vector). Values alone are dense rows, with indices one
-# sparse row, and with starts many.
-GIVEN = record(
-    """
-    values values_kind values_rows values_columns
-    indices indices_kind indices_rows indices_columns
-    starts starts_kind starts_rows starts_columns
-    """
-)
+policy = record_at(POLICY, "p")

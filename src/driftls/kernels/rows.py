@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.kernels.parts import MOST, entry, indices, inner, integers, reals
+from driftls.compiling.parts import MOST, entry, indices, inner, integers, reals
 
 # What can be wrong with a row
 NOT_FINITE, BAD_INDEX, UNSORTED, BAD_POINTER = 1, 2, 3, 6

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from driftls.compiling.parts import inner, part, reals
 from driftls.kernels.lazy import add, move, predict, show
 from driftls.kernels.learn import descend
-from driftls.kernels.parts import inner, part, reals
 
 
 @part

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from driftls.compiling.parts import inner, part, reals
 from driftls.kernels.learn import mean_of
-from driftls.kernels.parts import inner, part, reals
 from driftls.kernels.rows import axpy, dot, row, uniform
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from driftls.compiling.parts import call, gemm, inner, integers, part, reals
 from driftls.kernels.learn import mean_of
-from driftls.kernels.parts import call, gemm, inner, integers, part, reals, tracker
+from driftls.kernels.records import tracker
 from driftls.kernels.rows import dot, row
 
 SMALLEST_SCALE = 1e-100

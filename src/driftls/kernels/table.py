@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from driftls.compiling.parts import entry, inner, integers, part, reals
 from driftls.kernels.centred import at_zero, mean_of_rows, precision
-from driftls.kernels.parts import counts, entry, inner, integers, part, reals, tracker, width
+from driftls.kernels.records import counts, tracker, width
 from driftls.kernels.rows import row
 from driftls.kernels.score import spread_of, ucb
 

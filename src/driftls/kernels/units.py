@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from driftls.kernels.parts import entry, indices, inner, integers, reals, rows_at, units
+from driftls.compiling.parts import entry, indices, inner, integers, reals
+from driftls.kernels.records import rows_at, units
 from driftls.kernels.rows import row
 
 SMALLEST = 1e-140  # the squares of anything smaller could vanish: taken for 0

@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame
 from driftls.errors import CorruptFileError, LogFormatError, TruncatedFileError
-from driftls.kernels import yahoo as kernels
-from driftls.kernels.parts import Frame
-from driftls.kernels.records import LINES
-from driftls.kernels.yahoo import R6A, R6B
+from driftls.logs import parser as kernels
 from driftls.logs.events import Block
 from driftls.logs.log import Log
+from driftls.logs.parser import LINES, R6A, R6B
 
 GZIP: Any = gzip
 GZIP_ERRORS: tuple[type[Exception], ...] = (gzip.BadGzipFile, zlib.error)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame
 from driftls.draws import TAPE, Draws, Seed
 from driftls.inputs import fault
 from driftls.kernels import choose as kernels
 from driftls.kernels.learn import ATTEND, LOOK
-from driftls.kernels.parts import Frame
 from driftls.kernels.records import POLICY
 from driftls.kernels.rows import NO_ROOM, first_fault
 from driftls.persistence import checked, expect, whole

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame
 from driftls.errors import InputError
-from driftls.kernels.parts import Frame
 from driftls.persistence import Saveable
 from driftls.policies.arms import allowed_arms, look_at
 

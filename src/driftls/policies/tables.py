@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from driftls.compiling.parts import Frame
 from driftls.features.crossed import CrossedArms
 from driftls.kernels import table as kernels
-from driftls.kernels.parts import Frame
 from driftls.kernels.records import ROWS
 from driftls.kernels.score import crossed_score
 from driftls.kernels.table import CENTRED, CROSSED, FEATURES, PAIRS

@@ -7,8 +7,8 @@ from typing import ClassVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Part
 from driftls.kernels import cd
-from driftls.kernels.parts import Part
 from driftls.state import Shape
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import plain

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 import scipy.sparse as sp
 
+from driftls.compiling.parts import Part
 from driftls.errors import SettingsError
 from driftls.kernels import diagonal
 from driftls.kernels.learn import NOTHING
-from driftls.kernels.parts import Part
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import of_rows
 from driftls.trackers.machine import COMMON

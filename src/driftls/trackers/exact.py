@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Part
 from driftls.errors import ConditioningWarning, CorruptFileError, SettingsError
 from driftls.kernels import exact as kernels
-from driftls.kernels.parts import Part
 from driftls.schedules import ridge
 from driftls.state import Shape
 from driftls.trackers.base import Tracker

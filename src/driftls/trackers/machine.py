@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls import schedules
+from driftls.compiling.parts import Frame, Part
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import SettingsError
 from driftls.history import History
 from driftls.kernels import learn as kernels
-from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import TRACKER
 from driftls.persistence import Saveable
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule, ridge

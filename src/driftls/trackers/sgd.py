@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame, Part
 from driftls.errors import SettingsError
 from driftls.history import ROWS_KEPT, Window
 from driftls.kernels import cg, gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
-from driftls.kernels.parts import Frame, Part
 from driftls.kernels.records import ROWS
 from driftls.schedules import Normalised
 from driftls.state import Shape

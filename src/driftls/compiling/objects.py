@@ -1,0 +1,217 @@
+"""From LLVM IR to machine code for this processor, by llvmlite; and the cache of both on disk.
+
+The cache is a cache: a file that is missing, damaged, foreign or not ours to trust costs a compilation and nothing else.
+`NAME-KEY.ir` is the IR of a part under a digest of all kernel sources; `NAME-KEY.obj` its machine code under a digest of
+the IR, the processor and LLVM's version. Each begins with a digest of its name and of what follows, which is checked
+before anything runs. The folder and the file must be this user's to write alone; otherwise nothing is read or written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import os
+import stat
+import sys
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from driftls.compiling.door import FOREIGN
+from driftls.compiling.parts import LOCK, PARTS, Part
+
+LOGGER = logging.getLogger("driftls")
+MAGIC = b"driftls kernel 1\n"
+SAY_AFTER = 0.5  # seconds of compilation
+
+
+HERE = Path(__file__).parent
+KERNELS = HERE.parent / "kernels"
+
+
+@cache
+def source_digest() -> str:
+    """A digest of every kernel's source, any of which may be linked into any part, and of what compiles them."""
+    digest = hashlib.sha256()
+    for path in (*sorted(HERE.glob("*.py")), *sorted(KERNELS.glob("*.py"))):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def part_digest(part: Part) -> str:
+    """A digest of what a part is made of: the kernels, and its own file where that is somebody else's."""
+    code = part.function.__code__
+    file = Path(code.co_filename)
+    if file.parent in (HERE, KERNELS):
+        return source_digest()[:24]
+    own = file.read_bytes() if file.is_file() else code.co_code + repr((code.co_consts, code.co_names)).encode()
+    return hashlib.sha256(source_digest().encode() + own).hexdigest()[:24]
+
+
+@cache
+def _machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    host, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=host, features=features, opt=3, codemodel="jitdefault", jit=True)
+
+
+@cache
+def _engine() -> Any:
+    for name, *_ in FOREIGN.values():
+        llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+
+
+def load(part: Part) -> int:
+    """The address of a part: from the cache, or compiled and put there."""
+    with LOCK:
+        digest = part_digest(part)
+        text = read(f"{part.name}-{digest}.ir") or shipped(part, digest)
+        began = time.perf_counter()
+        if text is None:
+            _say()
+            from driftls.compiling.compiler import module_of
+
+            text = module_of(part).encode()
+            write(f"{part.name}-{digest}.ir", text)
+        processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()} {llvmlite.__version__}"
+        name = f"{part.name}-{digest[:12]}-{hashlib.sha256(text + processor.encode()).hexdigest()[:24]}.obj"
+        code = read(name)
+        if code is None:
+            if _SPENT["seconds"] > SAY_AFTER:
+                _say()
+            code = machine_code(text.decode())
+            write(name, code)
+        _engine().add_object_file(llvm.ObjectFileRef.from_data(code))
+        _engine().finalize_object()
+        _told(part, time.perf_counter() - began)
+        address = int(_engine().get_function_address(part.name))
+        if not address:
+            raise RuntimeError(f"{part.name} was compiled, but is not there. Please report this.")
+        return address
+
+
+def machine_code(text: str) -> bytes:
+    """IR, optimised for this processor and made an object file."""
+    machine = _machine()
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = llvm.get_process_triple(), str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+def shipped(part: Part, digest: str) -> bytes | None:
+    """The IR that came with the package, if it is that of these sources."""
+    name = f"{part.name}-{digest}.ir"
+    with suppress(OSError, ValueError):
+        return opened(name, (HERE / "ir" / name).read_bytes())
+    return None
+
+
+# -- the folder -------------------------------------------------------------------------------------------------------
+
+
+def folder() -> Path | None:
+    """Where compiled parts are kept: DRIFTLS_CACHE_DIR, or the user's cache folder; None where there is no such place."""
+    chosen = os.environ.get("DRIFTLS_CACHE_DIR")
+    with suppress(RuntimeError, OSError):
+        root = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "driftls"
+        place = root / "parts"
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return place if _ours(os.lstat(place)) else None
+    return None
+
+
+def _ours(facts: os.stat_result) -> bool:
+    """Whether nobody else can write to it: what is read from there will be executed."""
+    if not hasattr(os, "getuid"):
+        return True
+    return facts.st_uid == os.getuid() and not facts.st_mode & 0o022 and not stat.S_ISLNK(facts.st_mode)
+
+
+def sealed(name: str, body: bytes) -> bytes:
+    """The content of a file: a part under another's name must not pass for it."""
+    return MAGIC + hashlib.sha256(name.encode() + b"\0" + body).digest() + body
+
+
+def opened(name: str, content: bytes) -> bytes:
+    """What was sealed under this name."""
+    body = content[len(MAGIC) + 32 :]
+    if content != sealed(name, body):
+        raise ValueError("not a kernel, or a damaged one")
+    return body
+
+
+def read(name: str) -> bytes | None:
+    """What the cache has under this name, if it is whole and ours."""
+    place = folder()
+    if place is None:
+        return None
+    with suppress(OSError, ValueError):
+        number = os.open(place / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+        with open(number, "rb") as file:
+            if _ours(os.fstat(number)):
+                return opened(name, file.read())
+    return None
+
+
+def write(name: str, body: bytes) -> None:
+    """Keep something, whole or not at all; a cache that cannot be written is no error."""
+    place = folder()
+    if place is None:
+        return
+    temporary = place / f".{name}.{os.getpid()}.driftls-part"
+    with suppress(OSError):
+        try:
+            with open(temporary, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write(sealed(name, body))
+            os.replace(temporary, place / name)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def remove_stale() -> int:
+    """Delete what is of no part that was imported, and what was half written; returns how many files."""
+    place, digests, count = folder(), {part_digest(part) for part in PARTS.values()}, 0
+    for path in place.iterdir() if place is not None else ():
+        ours = any(path.name.endswith(f"-{digest}.ir") or f"-{digest[:12]}-" in path.name for digest in digests)
+        if path.suffix in (".ir", ".obj", ".driftls-part") and not ours:
+            with suppress(OSError):
+                path.unlink()
+                count += 1
+    return count
+
+
+# -- nobody waits in silence ------------------------------------------------------------------------------------------
+
+_SPENT = {"seconds": 0.0, "said": 0.0}
+
+
+def _say() -> None:
+    """Once, before the first long compilation of this process."""
+    if not _SPENT["said"]:
+        _SPENT["said"] = 1.0
+        text = (
+            "driftls: compiling what is used for the first time on this machine, some seconds; "
+            "`driftls warmup` does so ahead of time."
+        )
+        LOGGER.info(text)
+        if sys.stderr is not None and sys.stderr.isatty():
+            print(text, file=sys.stderr, flush=True)
+
+
+def _told(part: Part, seconds: float) -> None:
+    _SPENT["seconds"] += seconds
+    if seconds > SAY_AFTER:
+        LOGGER.info("driftls: compiled %s in %.1f s (%.1f s so far)", part.name, seconds, _SPENT["seconds"])
