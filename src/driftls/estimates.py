@@ -192,7 +192,7 @@ class Weighted:
         """
         terms, share = self._correction, 0.0
         if len(self) and (correction := float(terms.mean())):
-            share = max(0.0, 1.0 - float(terms.var()) / len(self) / correction**2)
+            share = max(0.0, 1.0 - (float(terms.std()) / correction) ** 2 / len(self))
         return self._beside(self.dr, self._model()[1] + share * terms)
 
     # -- parts ---------------------------------------------------------------------------------------------------
