@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftls.compiling.parts import inner, part, reals
+import numpy as np
+
+from driftls.compiling.parts import entry, inner, part, reals
 from driftls.kernels.rows import axpy, dot, rank_one, row
 
 # How theta is found: solve from the Gram matrix when asked; the same, but go over to Sherman-Morrison once the matrix can
@@ -24,6 +26,7 @@ LARGEST_PROBE = 1e-8
 LARGEST_LOSS = 1e8  # by one row on the fast route: the inverse changes by this factor along it
 SMALLEST_ENTRY = 1e-150  # of A's diagonal: under forgetting, a feature that stays away would let the inverse overflow
 SMALLEST_SCALE = 1e-100
+LAST_DIGIT = 1e-15  # added to a diagonal of 1, so that no pivot is exactly 0
 
 
 @inner
@@ -130,3 +133,65 @@ def exact_forget(t: Any, rows: Any, i: int) -> float:
         t.route, t.asked = WAITING, REPAIR  # nothing more on the fast route until it is repaired
         t.next_try = t.entered + 2.0
     return 0.0
+
+
+@inner
+def sweep(t: Any, k: int, v: Any) -> bool:
+    """One step of Gauss and Jordan on a symmetric matrix, of which only what is left of the diagonal is kept:
+
+    m_ij <- m_ij - m_ik m_kj/m_kk,  m_ik <- m_ik/m_kk,  m_kk <- -1/m_kk;  after all k it is minus its own inverse
+    """
+    pivots = reals(t.inverse + 8 * t.dim * k)
+    pivot = pivots[k]
+    if not pivot > 0.0:
+        return False
+    for j in range(k):
+        v[j] = pivots[j]
+        pivots[j] /= pivot
+    v[k], pivots[k] = 0.0, -1.0 / pivot
+    for i in range(k + 1, t.dim):
+        v[i] = reals(t.inverse + 8 * (t.dim * i + k))[0]
+    for i in range(t.dim):
+        if v[i] != 0.0:
+            line, alpha = reals(t.inverse + 8 * t.dim * i), v[i] / pivot
+            for j in range(i + 1):
+                line[j] -= alpha * v[j]
+            if i > k:
+                line[k] = alpha
+    return True
+
+
+@entry
+def invert(t: Any, i: int) -> float:
+    """inverse = (A + ridge I)^-1 and theta = inverse b, with the diagonal scaled to 1 and 10^i last digits added to it
+
+    Returns how much larger the inverse's diagonal is than that of a matrix without anything beside the diagonal; 0 if there
+    was no pivot. A feature that was never seen has the ridge alone, and costs nothing.
+    """
+    units, v, theta, moment, worst = reals(t.gain), reals(t.scratch), reals(t.u), reals(t.moment), 0.0
+    digit = LAST_DIGIT * 10.0**i
+    for k in range(t.dim):
+        total = t.scale * reals(t.gram + 8 * (t.dim + 1) * k)[0] + t.ridge_now
+        units[k] = 1.0 / np.sqrt(total) if total > 0.0 else 1.0
+    for k in range(t.dim):
+        line, gram = reals(t.inverse + 8 * t.dim * k), reals(t.gram + 8 * t.dim * k)
+        for j in range(k):
+            line[j] = t.scale * gram[j] * units[j] * units[k]
+        line[k] = (t.scale * gram[k] + t.ridge_now) * units[k] * units[k] + digit
+    for k in range(t.dim):
+        if reals(t.gram + 8 * (t.dim + 1) * k)[0] == 0.0:
+            reals(t.inverse + 8 * (t.dim + 1) * k)[0] = -1.0
+        elif not sweep(t, k, v):
+            return 0.0
+    for k in range(t.dim):
+        line = reals(t.inverse + 8 * t.dim * k)
+        worst = max(worst, -line[k])
+        for j in range(k + 1):
+            line[j] *= -units[j] * units[k]
+            reals(t.inverse + 8 * t.dim * j)[k] = line[j]
+    for k in range(t.dim):
+        line, total = reals(t.inverse + 8 * t.dim * k), 0.0
+        for j in range(t.dim):
+            total += line[j] * moment[j]
+        theta[k] = t.scale * total
+    return worst

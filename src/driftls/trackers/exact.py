@@ -12,7 +12,7 @@ from driftls.compiling.parts import Part
 from driftls.errors import ConditioningWarning, CorruptFileError, SettingsError
 from driftls.kernels import exact as kernels
 from driftls.schedules import ridge
-from driftls.state import Shape
+from driftls.state import Shape, product
 from driftls.trackers.base import Tracker
 from driftls.trackers.machine import COMMON
 from driftls.trackers.settings import RAW, Common
@@ -23,7 +23,7 @@ METHODS = ("auto", "sherman-morrison", "cholesky", "inverse")
 LARGEST_DIM = 30_000
 SMALLEST_PIVOT = 1e-8  # relative to the diagonal entry: below it, half of all digits are gone
 NEVER = 1e300
-LAST_DIGIT = 1e-15  # added to a diagonal of 1, so that LAPACK never meets a pivot of exactly 0
+MOST_DIGITS = 15  # that can be added to a diagonal of 1 for want of a pivot
 
 
 class RLS(SummingTracker):
@@ -155,7 +155,7 @@ class RLS(SummingTracker):
         """b . theta: how much of the sum of squared rewards the model accounts for; of all, if a window's rows are typical."""
         with self.lock:
             share = len(self) / max(len(self.history), 1) if self.history.evicts else 1.0
-            return float(share * self.frame["scale"] * (self._state["moment"] @ self._state["coords"][0]))
+            return float(share * self.frame["scale"] * product(self._state["moment"], self._state["coords"][0]))
 
     def inverse_entry(self, j: int) -> float:
         """Entry j of the diagonal of (A + ridge I)^-1."""
@@ -177,8 +177,9 @@ class RLS(SummingTracker):
 
     def _refactorise(self, *, or_leave: bool = False) -> bool:
         """inverse = A^-1 and theta = A^-1 b afresh, if A can be inverted without losing half of all digits."""
-        (matrix, moment), frame = self.sums(), self.frame
-        if np.diag(matrix).min() > kernels.SMALLEST_ENTRY and self._invert(matrix, moment, SMALLEST_PIVOT):
+        frame = self.frame
+        smallest = (frame["scale"] * np.diag(self._state["gram"]) + frame["ridge_now"]).min()
+        if smallest > kernels.SMALLEST_ENTRY and self._invert(SMALLEST_PIVOT):
             # and again when A is better: what it lost now would otherwise stay
             after = 2.0 * frame["entered"] if frame["entered"] else NEVER
             frame.set(route=kernels.SHERMAN_MORRISON, next_try=after)
@@ -187,39 +188,15 @@ class RLS(SummingTracker):
             frame.set(route=kernels.WAITING, left=frame["left"] + 1, next_try=frame["entered"] + self.inner)
         return False
 
-    def _invert(self, matrix: Any = None, moment: Any = None, least: float = 0.0) -> bool:
-        """inverse = A^-1 and theta = A^-1 b, unless what is left of a feature given all others is below `least` of it.
-
-        The diagonal is scaled to 1, and kept from a pivot of exactly 0.
-        """
-        if matrix is None:
-            matrix, moment = self.sums()
-        seen = np.flatnonzero(np.diag(self._state["gram"]))  # the rest of the matrix is the ridge alone
-        some = slice(None) if seen.size == self.inner else np.ix_(seen, seen)
-        diagonal = np.diag(matrix).copy()
-        units = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-        scaled = matrix[some] * units[seen] * units[seen, None]
-        block, digit = None, LAST_DIGIT
-        while block is None:
-            scaled[np.diag_indices(seen.size)] += digit
-            try:
-                block = np.linalg.inv(scaled)
-            except np.linalg.LinAlgError:
-                if least:
-                    return False
-                digit *= 10.0
-        if least and not 0.0 < np.diag(block).max(initial=1.0) * least < 1.0:
+    def _invert(self, least: float = 0.0) -> bool:
+        """inverse = A^-1 and theta = A^-1 b, unless what is left of a feature given all others is below `least` of it."""
+        frame, digits = self.frame, 0
+        while not (grown := kernels.invert(frame, digits, 0)) and not least and digits < MOST_DIGITS:
+            digits += 1
+        frame["version"] += 1
+        if least and not 0.0 < grown * least < 1.0:
+            self._state["inverse"][...] = 0.0
             return False
-        block += block.T.copy()
-        block *= 0.5 * units[seen]
-        block *= units[seen, None]
-        inverse = self._state["inverse"]
-        if seen.size < self.inner:
-            inverse[...] = 0.0
-            np.fill_diagonal(inverse, units**2)
-        inverse[some] = block
-        self._state["coords"][0] = inverse @ moment
-        self.frame["version"] += 1
         return True
 
     def refresh(self) -> None:
