@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from driftls.persistence import checked, expect
 
 Arrays = dict[str, NDArray[Any]]
 Shape = tuple[str | type, ...]
+LINE = 64  # bytes of a cache line, and of the widest vector
 
 
 class State:
@@ -63,7 +65,7 @@ class State:
             if name not in self.arrays or self.arrays[name].shape != lengths:
                 kind: Any = np.float64 if isinstance(shape[-1], str) else shape[-1]
                 order: Any = "F" if name in self.columns else "C"
-                made[name] = np.zeros(lengths, kind, order) if self._make is None else self._make(name, lengths, kind)
+                made[name] = zeros(lengths, kind, order) if self._make is None else self._make(name, lengths, kind)
         return made
 
     def _put(self, arrays: Arrays) -> None:
@@ -115,6 +117,21 @@ class State:
         self.frame.set(**numbers)
         for name, array in arrays.items():
             self.arrays[name][: len(array)] = array
+
+
+def zeros(shape: tuple[int, ...], kind: Any = np.float64, order: Any = "C") -> NDArray[Any]:
+    """An array of zeros that begins with a cache line, so that no access of a whole line takes two of them."""
+    size = math.prod(shape) * np.dtype(kind).itemsize
+    memory = np.zeros(size + LINE, np.uint8)
+    first = -memory.ctypes.data % LINE
+    return memory[first : first + size].view(kind).reshape(shape, order=order)
+
+
+def product(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """one . other on this thread alone: for some thousand numbers, and on a busy machine for many more, it takes longer to
+    wake BLAS' others and to wait for them.
+    """
+    return float(np.einsum("i,i->", one, other))
 
 
 def refuse(wrong: Any, name: str) -> None:

@@ -11,7 +11,7 @@ look puts it back. Crosses have the units of the user's features, and no interce
 
 A dense feature whose spread is below three millionths of its size counts as constant. m and v are frozen between two
 *looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a value beyond three times its
-feature's size makes the unit a quarter larger and n has grown by 5%; by a quarter for a feature seen less than ten times,
+feature's size makes the unit twice as large and n has grown by 5%; by six tenths for a feature seen less than ten times,
 since of many rare ones some have always grown, and a look reads all rows. Until a feature was seen ten times, nothing is
 foretold beyond the sizes it had: its unit may be a chance value near 0.
 """
@@ -27,7 +27,7 @@ from driftls.compiling.parts import Frame
 from driftls.kernels import units as kernels
 from driftls.kernels.records import UNITS
 from driftls.persistence import whole
-from driftls.state import Shape, State, refuse
+from driftls.state import Shape, State, product, refuse
 
 Vector = NDArray[np.float64]
 GROWTH, LATER_GROWTH, LATER = 1.25, 1.6, 100.0  # of n until the next look, and from so many rows on
@@ -101,7 +101,7 @@ class Change(NamedTuple):
         dim = self.scale.size
         out: Vector = theta / np.append(np.maximum(self.scale, self.least), np.ones(theta.size - dim))
         if theta.size > dim:
-            out[dim] = (theta[dim] * self.before - out[:dim] @ self.shift - self.offset) / self.after
+            out[dim] = (theta[dim] * self.before - product(out[:dim], self.shift) - self.offset) / self.after
         return out
 
 
@@ -233,7 +233,8 @@ class Units:
         """Coefficients and intercept in the caller's own units."""
         coefficients = theta[: self.dim] * self.each(self.arrays["unit"])
         constant = theta[self.dim] * self.frame["constant"] if theta.size > self.dim else 0.0
-        return coefficients, float(self.frame["offset"] + constant - coefficients @ self.each(self.arrays["means"]))
+        shift = product(coefficients, self.each(self.arrays["means"]))
+        return coefficients, self.frame["offset"] + float(constant) - shift
 
     def copy(self) -> Units:
         """The same, for another tracker."""

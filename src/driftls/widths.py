@@ -27,7 +27,7 @@ from driftls.kernels import bounds, centred, phi, sampling, score
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.table import CENTRED, CROSSED, FEATURES, PAIRS
 from driftls.schedules import ridge
-from driftls.state import Arrays, Shape, refuse
+from driftls.state import Arrays, Shape, product, refuse
 from driftls.trackers import RAW, RLS, SAGA, Tracker
 from driftls.units import Change
 from driftls.width_base import Width, constant_ridge, discount_of
@@ -206,7 +206,7 @@ class CentredWidth(Width):
         squares, sums = (scale * self.arrays[name][self.learned] for name in ("squares", "sums"))
         spread = np.asarray(1.0 / (frame["ridge"] + np.maximum(squares - sums**2 / total, 0.0)))
         means = sums[:-1] / total
-        spread[-1] = (1.0 / total + means**2 @ spread[:-1]) * frame["prior"] / frame["ridge"]
+        spread[-1] = (1.0 / total + product(means**2, spread[:-1])) * frame["prior"] / frame["ridge"]
         return spread
 
     def change_units(self, change: Change) -> None:

@@ -13,7 +13,7 @@ from driftls.errors import CorruptFileError, SettingsError
 from driftls.kernels.learn import GROWING, NOTHING, RESERVOIR, WINDOW
 from driftls.kernels.records import COUNTS, ROWS
 from driftls.persistence import expect, whole
-from driftls.state import Shape, State
+from driftls.state import Shape, State, product
 from driftls.units import Change
 
 Array = NDArray[Any]
@@ -64,7 +64,7 @@ class History:
     def mean_square(self) -> float:
         """Of the rewards held, in the tracker's units."""
         y = self.arrays["y"][: len(self)] if len(self) else np.zeros(1)
-        return float(y @ y) / y.size
+        return product(y, y) / y.size
 
     # -- room ------------------------------------------------------------------------------------------------------
 

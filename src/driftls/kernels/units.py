@@ -19,11 +19,10 @@ from driftls.kernels.rows import row
 SMALLEST = 1e-140  # the squares of anything smaller could vanish: taken for 0
 JUMP = 9.01  # a square that is so much larger than the mean square at the last look may ask for another
 FURTHER = 2.0  # while a feature was seen a few times, the next one that asks must be so much larger again
-GROWN = (
-    1.5127  # it does so if the feature's unit, squared, would be so much larger; no ratio of small whole numbers lies
-)
-# on these, so that rounding does not decide
-PATIENCE = 1.19  # of n: how much longer a look waits that is asked for by a rare feature, of which there may be many
+# it does so if the feature's unit would be about twice as large, this being the square; no ratio of small whole numbers
+# lies on it, so that rounding does not decide
+GROWN = 4.0127
+PATIENCE = 1.5  # of n: how much longer a look waits that is asked for by a rare feature, of which there may be many
 CONSTANT = 1e-11  # of the mean square: less spread is what rounding leaves of sums of squares
 AT_ONCE = 2  # of `asked`: a look, before this row is learned
 LEAP = 3.0  # of a unit at a look, up to which coefficients are taken along

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from driftls.state import product
 from driftls.trackers import RLS, Tracker
 from driftls.width_base import Width
 
@@ -50,10 +51,12 @@ def likeliest(models: Models, now: Strength, first: Strength, sigma2: float, *, 
     """The next strengths; `both`: the intercept's too."""
     gamma = gamma0 = size = size0 = 0.0
     for tracker, width in models:
+        if not len(tracker):  # all prior: it says nothing of it
+            continue
         assert tracker.units is not None
         theta, features = tracker.coefficients(tracker.units.learned), slice(0, -1 if tracker.intercept else None)
         gamma += tracker.freedom()  # type: ignore[attr-defined]
-        size += float(theta[features] @ theta[features])
+        size += product(theta[features], theta[features])
         if both and tracker.intercept:
             exact = isinstance(tracker, RLS)
             variance = tracker.inverse_entry(tracker.dim) if exact else width.variances()[-1]  # type: ignore[attr-defined]

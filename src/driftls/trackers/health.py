@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from driftls.errors import LearningWarning
 from driftls.persistence import checked
 from driftls.schedules import Normalised
+from driftls.state import product
 
 if TYPE_CHECKING:
     from driftls.trackers.machine import Machine
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 FIRST, FACTOR = 1_000, 10  # rows after which it is asked, and how many times as many until the next time
 GOOD = 0.5  # of the variance of y: a smaller error is not looked into
 LEARNED, MARGIN = 0.5, 0.25  # of what the rows allow, and of the variance of y: less is not worth a warning
-FEWEST, SAMPLE, ROUNDS = 20, 2_000, 30  # rows that are held, rows of the probe, and its steps
+FEWEST, SAMPLE, ROUNDS = 20, 2_000, 30  # rows that are held, rows of the probe, and its steps at most
+ENOUGH = 1e-6  # of the squared slope: what is left to gain is far less than a verdict could turn on
 ALIKE = 30.0  # sizes of features, largest over median, that a scheme in raw units copes with
 
 
@@ -108,29 +110,34 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
         place = np.maximum(np.cumsum(used) - 1, 0)[X.indices]
         X = type(X)((data, place, X.indptr), shape=(len(y), max(int(used.sum()), 1)))
     theta = solved(X[0::2], y[0::2])
-    left, around = y[1::2] - X[1::2] @ theta, y[1::2] - y[0::2].mean()
-    total = float(around @ around)
-    return float(left @ left) / total if total > 0.0 else 1.0, sizes
+    left, around = y[1::2] - times(X[1::2], theta), y[1::2] - y[0::2].mean()
+    total = product(around, around)
+    return product(left, left) / total if total > 0.0 else 1.0, sizes
 
 
 def solved(X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Least squares with a ridge of 1, nearly: conjugate gradients (CGLS), without what scipy.sparse.linalg takes to load."""
     theta, left = np.zeros(X.shape[1]), np.array(y)
     XT = X.T
-    slope = XT @ left
-    direction, size = slope, float(slope @ slope)
-    enough = 1e-20 * size
+    slope = times(XT, left)
+    direction, size = slope, product(slope, slope)
+    enough = ENOUGH * size
     for _ in range(ROUNDS):
         if size <= enough:
             break
-        along = X @ direction
-        step = size / float(along @ along + direction @ direction)
+        along = times(X, direction)
+        step = size / (product(along, along) + product(direction, direction))
         theta += step * direction
         left -= step * along
-        slope = XT @ left - theta
-        before, size = size, float(slope @ slope)
+        slope = times(XT, left) - theta
+        before, size = size, product(slope, slope)
         direction = slope + size / before * direction
     return theta
+
+
+def times(X: Any, v: NDArray[np.float64]) -> Any:
+    """X v on this thread alone, as in `product`."""
+    return np.einsum("ij,j->i", X, v) if isinstance(X, np.ndarray) else X @ v
 
 
 def cause(tracker: Machine, sizes: NDArray[np.float64]) -> str:
@@ -146,7 +153,7 @@ def cause(tracker: Machine, sizes: NDArray[np.float64]) -> str:
         return "features overlap, which this scheme takes no account of. Use SAGA or CD"
     if not isinstance(tracker.step_size, Normalised):
         gamma = float(tracker.step_size(max(len(tracker), 1)))
-        reach = gamma * float(used @ used)
+        reach = gamma * product(used, used)
         if not 0.02 <= reach <= 0.5:
             kind = "small" if reach < 0.02 else "large"
             return f"a step of {gamma:.3g} is too {kind} for rows of this size. Use step_size=Normalised(1/3)"
