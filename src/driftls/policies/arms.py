@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
-from driftls.inputs import CSR, Rows, as_number, as_numbers, as_rows, csr_rows, fault, is_pair, is_sparse
+from driftls.inputs import CSR, FLOAT, Rows, as_number, as_numbers, as_rows, csr_rows, fault, is_pair, is_sparse
 from driftls.kernels.rows import LARGEST, first_fault
 from driftls.policies.arm_index import plain_ids
 from driftls.stage import Stage
@@ -27,6 +27,8 @@ OPEN_END = "a vocabulary that may grow without end"
 
 def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
     """Arms as rows and how many they are, looked at but for their numbers; many: of any number of rounds."""
+    if type(arms) is np.ndarray and arms.dtype is FLOAT and arms.ndim == 2 and arms.shape[1] == dim and len(arms):
+        return arms, len(arms)
     rows: Any = arms if type(arms) is Rows and arms.dim == dim else csr_rows(arms, dim) if type(arms) in CSR else None
     if rows is not None and type(rows.start) is np.ndarray and rows.start.ndim == 1:
         count = rows.start.size - 1  # whether its arrays fit together is for the stage to see

@@ -53,7 +53,7 @@ class Models:
         self.draws = Draws(seed, max(TAPE, 8 * self.need))
         self.frame = Frame(POLICY)
         self.frame["disjoint"] = disjoint
-        self._position = view(self.frame.fields["position"])
+        self._address, self._position = self.frame.address, view(self.frame.fields["position"])
         self._by_slot: dict[int, Model] = {}
         self.frame.set(trackers=np.zeros(FIRST_ARMS, np.int64), widths=np.zeros(FIRST_ARMS, np.int64))
         self.table = ScoreTable(self.frame)
@@ -166,16 +166,17 @@ class Models:
         """
         if allowed is not None:
             self.frame["allowed"] = allowed
-        how = 1 if ask else 2 * frozen
+        how = 1 if ask else 2 if frozen else 0
         try:
-            while (chosen := kernels.choose.run(self.frame.address, how, count)) < 0.0:
+            while (chosen := kernels.choose.run(self._address, how, count)) < 0.0:
                 if chosen != -kernels.NO_DRAWS:
                     raise self.fault(int(-chosen))
                 self.have_draws()
         finally:
             if allowed is not None:
                 self.frame["allowed"] = 0
-        self.rounds += not ask
+        if not ask:
+            self.rounds += 1
         if how == 0 and self.units is not None and self.units.asked:
             self._look()  # what was noted of these arms asks for other units of their features
         return int(chosen)
@@ -190,7 +191,7 @@ class Models:
         """Learn one row of the stage with its reward; `position` is that of its arm in the pool, or -1; `arm` for errors."""
         self.stage.reward[row] = reward
         self._position[0] = position
-        while status := kernels.learn_row.run(self.frame.address, row, slot):
+        while status := kernels.learn_row.run(self._address, row, slot):
             if status == NO_ROOM:
                 self._make_room(row)
             elif status == kernels.NO_DRAWS:

@@ -15,7 +15,7 @@ from driftls.draws import Seed
 from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap, resized
 from driftls.features import from_header as features_of
-from driftls.inputs import Rows, is_sparse, sparse_rows
+from driftls.inputs import LARGEST, Rows, is_sparse, sparse_rows
 from driftls.persistence import group
 from driftls.policies.arm_index import plain_id
 from driftls.policies.arms import (
@@ -189,8 +189,9 @@ class Policy(Questions):
         It may come late and in any order. Nothing is changed if the reward or the row cannot be used.
         """
         with self.lock if self.features is None else Turn(self):
-            self._must_learn()
-            value = reward_of(reward)
+            if self.frozen:
+                self._must_learn()
+            value = reward if type(reward) is float and abs(reward) < LARGEST else reward_of(reward)
             if key is None:
                 self._learn(*self._shown(arms, items, ids, arm), value)
                 return

@@ -123,7 +123,7 @@ class SharedPolicy(Policy):
         if items is not None or self.features is not None or is_user(arms):
             arms = self._arms_of(arms, items)
         rows, count = arm_rows(as_block(arms) if learn and arm is None else arms, self.dim)
-        return rows, count, names if ids is None or names is not None else ids_of(ids, count)
+        return rows, count, names if names is not None or ids is None else ids_of(ids, count)
 
     def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
         if items is not None:
@@ -165,14 +165,16 @@ class SharedPolicy(Policy):
 
     def _take(self, rows: Any, count: int, names: Any) -> None:
         self._stage(rows, count, recurring=names is not None)
-        self._give_slots(count, names)
+        if self._models.width.keeps_arms:
+            self._give_slots(count, names)
 
     def _take_many(self, rows: Any, count: int, names: Any, first: Any) -> None:
         """Copy the rows of many rounds to the stage, and look at all of them before the first is played."""
         total = rows.shape[0]
         self._stage(rows, total, recurring=names is not None)
         self._models.look_at(*(rows.row.shape[::-1] if self._crossed.on else (self._models.stage.inner, total)))
-        self._give_slots(count, names)
+        if self.width.keeps_arms:
+            self._give_slots(count, names)
         if self._crossed.on and first.size >= TABLE_FROM:
             self._crossed.fill(rows, self._models.stage)
 
@@ -183,25 +185,16 @@ class SharedPolicy(Policy):
     def _stage(self, rows: Any, count: int, *, recurring: bool) -> None:
         """Copy arms to where kernels read them; the first ones decide what the model is."""
         models = self._models
-        if not len(models):
+        if models.stage.sparse is None:
             self._begin(rows, recurring)
-        models.room(count)
-        if not self._take_crossed(rows):
+        if count > models.slots.size:
+            models.room(count)
+        if not self._crossed.take(rows, models.stage):
             models.stage.take(plain_rows(rows, self.dim), 0, count)
 
-    def _take_crossed(self, rows: Any) -> bool:
-        """Whether these are crossed arms that need not be written out; then they are on the stage."""
-        if isinstance(rows, CrossedArms) and self._crossed.can(rows):
-            self._crossed.take(rows, self._models.stage)
-        elif self._crossed.on:
-            self._crossed.leave(self._models.stage)
-        return self._crossed.on
-
     def _give_slots(self, count: int, names: list[Hashable] | None) -> None:
-        """Write down the slots of the arms of a round, where the width has something in them; new ids get one."""
+        """Write down the slots of the arms of a round, as the width has something in them; new ids get one."""
         models = self._models
-        if not self.width.keeps_arms:
-            return
         if names is None:
             models.slots[:count] = -1
             return
@@ -242,7 +235,7 @@ class SharedPolicy(Policy):
         if first:
             self._begin(rows, recurring=bool(name))
         try:
-            if not self._take_crossed(rows):
+            if not self._crossed.take(rows, models.stage):
                 models.stage.take(*one_arm(rows, k, self.dim), 1)
                 k = 0
             slot = self._slot(name[0], k) if name and self.width.keeps_arms else -1

@@ -120,8 +120,12 @@ class CrossedStage:
             self._room = entries
             self._single.set(values=np.zeros(entries), indices=np.zeros(entries, np.int32), room=entries)
 
-    def take(self, arms: CrossedArms, stage: Stage) -> None:
-        """Stage the users of these arms, and where the arms' blocks begin."""
+    def take(self, arms: Any, stage: Stage) -> bool:
+        """Whether these are crossed arms that need not be written out; then their users and blocks are on the stage."""
+        if not isinstance(arms, CrossedArms) or not self.can(arms):
+            if self.on:
+                self.leave(stage)
+            return False
         users, blocks = arms.row, arms.blocks
         count, self.on = len(users.start) - 1, True
         stage.lines(count * blocks.size)  # a reward for each arm
@@ -131,10 +135,11 @@ class CrossedStage:
         if (dim, shared) == (users.dim, arms.shared) and (known is blocks or np.array_equal(known, blocks)):
             if self.table.again():
                 self.fill(arms, stage)
-            return
+            return True
         self.table.leave((blocks, users.dim, arms.shared))
         shifts = users.dim * (blocks + arms.shared)
         stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=users.dim, behind=stage.constant)
+        return True
 
     def fill(self, arms: CrossedArms, stage: Stage) -> None:
         """Have these arms in the table."""
