@@ -124,7 +124,8 @@ def zeros(shape: tuple[int, ...], kind: Any = np.float64, order: Any = "C") -> N
     size = math.prod(shape) * np.dtype(kind).itemsize
     memory = np.zeros(size + LINE, np.uint8)
     first = -memory.ctypes.data % LINE
-    return memory[first : first + size].view(kind).reshape(shape, order=order)
+    made: NDArray[Any] = memory[first : first + size].view(kind).reshape(shape, order=order)
+    return made
 
 
 def product(one: NDArray[Any], other: NDArray[Any]) -> float:
