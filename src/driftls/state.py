@@ -70,8 +70,7 @@ class State:
 
     def _put(self, arrays: Arrays) -> None:
         self.arrays |= arrays
-        names = self.frame.memory.dtype.names or ()
-        self.frame.set(**{name: array for name, array in arrays.items() if name in names})
+        self.frame.set(**{name: array for name, array in arrays.items() if name in self.frame.names})
 
     def lengthen(self, **sizes: int) -> None:
         """Have room for more rows or arms; what is there stays."""
@@ -123,7 +122,7 @@ def zeros(shape: tuple[int, ...], kind: Any = np.float64, order: Any = "C") -> N
     """An array of zeros that begins with a cache line, so that no access of a whole line takes two of them."""
     size = math.prod(shape) * np.dtype(kind).itemsize
     memory = np.zeros(size + LINE, np.uint8)
-    first = -memory.ctypes.data % LINE
+    first = -memory.__array_interface__["data"][0] % LINE
     made: NDArray[Any] = memory[first : first + size].view(kind).reshape(shape, order=order)
     return made
 

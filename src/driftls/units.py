@@ -111,7 +111,7 @@ class Units:
     def __init__(self, dim: int, *, sparse: bool, intercept: bool, scale: bool, constant: float = 1.0) -> None:
         self.dim, self.sparse, self.intercept, self.scale = dim, sparse, intercept, scale
         self.frame = Frame(UNITS)
-        self._asked: Any = memoryview(self.frame.fields["asked"])
+        self._asked = self.frame.cell("asked")
         self.frame.set(dim=dim, next_look=1.0, constant=constant, intercept=intercept)
         self.frame["scales"] = scale
         self.frame["every"] = PER_LINE if sparse else 1

@@ -23,7 +23,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -247,15 +247,10 @@ def _forget(span: tuple[int, int], _reference: Any) -> None:
 _FRAMES: weakref.WeakValueDictionary[int, Frame] = weakref.WeakValueDictionary()
 
 
-class _Fields(dict[str, Any]):
-    """Views of a record's fields, made when first asked for."""
-
-    def __init__(self, memory: NDArray[Any]) -> None:
-        self._memory = memory
-
-    def __missing__(self, name: str) -> Any:
-        field = self[name] = self._memory[name]
-        return field
+@cache
+def _places(dtype: np.dtype[Any]) -> dict[str, tuple[int, bool]]:
+    """Of each field, which of the record's numbers it is, and whether it is a real one."""
+    return {name: (k, dtype[name].kind == "f") for k, name in enumerate(dtype.names or ())}
 
 
 class Frame:
@@ -265,12 +260,14 @@ class Frame:
     """
 
     def __init__(self, dtype: np.dtype[Any], memory: NDArray[Any] | None = None) -> None:
-        self.memory = np.zeros(1, dtype) if memory is None else memory
+        words = np.zeros(dtype.itemsize // 8, np.int64) if memory is None else memory.view(np.int64)
+        self.memory, self.names = words.view(dtype), _places(dtype)
         self.arrays: dict[str, Any] = {}
-        self.address = int(self.memory.ctypes.data)  # __array_interface__ would describe every field first
-        self.fields = _Fields(self.memory)
-        if "address" in (dtype.names or ()):
-            self.fields["address"][0] = self.address
+        self.address = int(words.__array_interface__["data"][0])
+        integers: Any = memoryview(words)  # type: ignore[arg-type]
+        self._numbers: Any = integers, integers.cast("B").cast("d")  # the same bytes as integers, and as reals
+        if "address" in self.names:
+            self["address"] = self.address
         if INTERPRET:
             _FRAMES[self.address] = self
 
@@ -279,8 +276,14 @@ class Frame:
         """The record, whose fields are attributes."""
         return self.memory[0]
 
+    def cell(self, name: str) -> Any:
+        """One number, to be read and written as [0] without looking for its place."""
+        place, real = self.names[name]
+        return self._numbers[real][place : place + 1]
+
     def __getitem__(self, name: str) -> Any:
-        return self.fields[name].item()
+        place, real = self.names[name]
+        return self._numbers[real][place]
 
     def __setitem__(self, name: str, value: Any) -> None:
         if isinstance(value, np.ndarray):
@@ -290,7 +293,8 @@ class Frame:
             if isinstance(value, Frame):
                 self.arrays[name] = value
             value = value.address
-        self.fields[name][0] = value
+        place, real = self.names[name]
+        self._numbers[real][place] = float(value) if real else int(value)
 
     def set(self, **values: Any) -> None:
         """Write several fields."""

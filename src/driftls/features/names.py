@@ -88,7 +88,7 @@ class Index:
     def __init__(self, **fields: int) -> None:
         self.frame = Frame(FEATURES)
         self.frame.set(constant=-1, **fields)
-        self.size: Any = memoryview(self.frame.fields["dim"])  # how many indices there are, as one number
+        self.size = self.frame.cell("dim")  # how many indices there are, as one number
 
     def set(self, **fields: Any) -> None:
         """What the kernels are to read and to write."""

@@ -18,7 +18,7 @@ from driftls.persistence import checked, expect, whole
 from driftls.policies.evidence import Strength, can_adapt, next_strength
 from driftls.policies.tables import ScoreTable
 from driftls.schedules import ridge
-from driftls.stage import Stage, view
+from driftls.stage import Stage
 from driftls.state import refuse, unbroken
 from driftls.trackers import RLS, Tracker
 from driftls.units import Units
@@ -53,7 +53,7 @@ class Models:
         self.draws = Draws(seed, max(TAPE, 8 * self.need))
         self.frame = Frame(POLICY)
         self.frame["disjoint"] = disjoint
-        self._address, self._position = self.frame.address, view(self.frame.fields["position"])
+        self._address, self._position = self.frame.address, self.frame.cell("position")
         self._by_slot: dict[int, Model] = {}
         self.frame.set(trackers=np.zeros(FIRST_ARMS, np.int64), widths=np.zeros(FIRST_ARMS, np.int64))
         self.table = ScoreTable(self.frame)

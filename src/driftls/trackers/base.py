@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from contextlib import suppress
-from typing import Any, NamedTuple, Self, cast
+from functools import cache
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,16 @@ class TrackingError(NamedTuple):
         """How far what was found is from what is exact."""
         absolute, size = float(np.linalg.norm(found - exact)), float(np.linalg.norm(exact))
         return cls(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
+
+
+@cache
+def constructor(kind: type, settings: tuple[str, ...]) -> Any:
+    """The class whose constructor takes these settings: that of a user's own may not take what it would have passed on."""
+    for one in kind.__mro__:
+        with suppress(TypeError):
+            inspect.signature(one).bind(**dict.fromkeys(settings))
+            return one
+    return kind
 
 
 class Tracker(Machine):
@@ -254,12 +265,8 @@ class Tracker(Machine):
     def _made(cls, settings: dict[str, Any], history: History) -> Self:
         """A new tracker of these settings."""
         settings = settings | {"history": None if history.kind == kernels.NOTHING else history}
-        tracker, kind = cls.__new__(cls), cast(Any, cls)
-        for kind in cls.__mro__:  # a constructor of a user's own may not take what it would have passed on
-            with suppress(TypeError):
-                inspect.signature(kind).bind(**settings)
-                break
-        kind.__init__(tracker, **settings)
+        tracker = cls.__new__(cls)
+        constructor(cls, tuple(settings)).__init__(tracker, **settings)
         return tracker
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:

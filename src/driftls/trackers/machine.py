@@ -134,7 +134,7 @@ class Machine(Saveable):
         columns = ("coords",) if interleaved else ()
         self._keep(State(self.frame, shapes, sizes, self.kept.numbers, constant=self.intercept, columns=columns))
         self._point()
-        self._seen = view(history.counts.fields["seen"])
+        self._seen = history.counts.cell("seen")
         self._out(1)
         self._begin()
 
