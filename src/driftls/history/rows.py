@@ -107,7 +107,7 @@ class History:
             length = self._most(max(wanted, 2 * length))
         used, arena = int(self.counts["used"]), self.arrays["values"].shape[0] if self.sparse else 0
         if self.sparse and used + nnz > arena:
-            if self.evicts:
+            if self.dropped:
                 used = self._clear_gaps()
             arena = max(used + nnz, 2 * used, 16)
         self._resize(length, arena)
