@@ -56,6 +56,7 @@ class Change(NamedTuple):
     before: float  # the constant's old and new value
     after: float
     offset: float
+    frame: Frame  # of the units
 
     @property
     def features(self) -> Any:
@@ -77,17 +78,14 @@ class Change(NamedTuple):
             shift[self.features] = self.shift
             values += shift[indices]
 
-    def sums(self, A: Vector, b: Vector) -> tuple[Vector, Vector]:
-        """sum z z' and sum y z over such rows, in the new units."""
-        dim, scale = self.factors.size - 1, self.factors[:-1]
-        if A.shape[0] == dim:  # no intercept: features are not centred
-            return A * np.outer(scale, scale), b * scale
-        # T A T' with T = diag(scale) + shift e', in O(d^2)
-        scale, shift = np.append(scale, self.after / self.before), np.zeros(dim + 1)
-        shift[self.features] = self.shift / self.before
-        last, b = A[:, dim].copy(), b - (self.offset / self.before) * A[:, dim]
-        moved = np.outer(shift, scale * last + (0.5 * last[dim]) * shift)
-        return A * np.outer(scale, scale) + (moved + moved.T), b * scale + shift * b[dim]
+    def sums(self, A: Vector, b: Vector) -> None:
+        """Put sum z z' and sum y z over such rows into the new units, in place."""
+        turn = np.zeros((4, len(b)))
+        turn[0] = self.factors[: len(b)]
+        if len(b) == self.factors.size:  # there is an intercept, and features may be centred
+            turn[1][self.features] = self.shift / self.before
+            turn[3, 0] = self.offset / self.before
+        kernels.move_sums.run(self.frame.address, 0, 0, A, b, turn)
 
     def squares(self, squares: Vector) -> None:
         """Sums of z_j^2 by feature into the new units, in place, where nothing tells of which rows they are."""
@@ -211,7 +209,7 @@ class Units:
         scale, shift, least, grown = (self.each(values) for values in (scale, shift, least, grown))
         self._factors[:-1][at], self._factors[-1] = scale, after / before
         offset_by = offset - frame["offset"]
-        change = Change(self.learned, scale, shift, least, grown, self._factors, before, after, offset_by)
+        change = Change(self.learned, scale, shift, least, grown, self._factors, before, after, offset_by, frame)
         frame.set(constant=after, offset=offset)
         return change
 

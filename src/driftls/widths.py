@@ -323,7 +323,9 @@ class SampleWidth(Width):
         self._factorise(sums)
 
     def change_units(self, change: Change) -> None:
-        self._factorise(change.sums(self._sums(), np.zeros(self.dim))[0])
+        sums = self._sums()
+        change.sums(sums, np.zeros(self.dim))
+        self._factorise(sums)
 
     def _sums(self) -> NDArray[np.float64]:
         """A, the sum of x x' over all rows."""

@@ -272,6 +272,30 @@ def next_units(u: Any, i: int, n: int) -> float:
     return moved
 
 
+@entry
+def move_sums(u: Any, g: Any) -> float:
+    """A <- T A T' and b <- T (b - offset a), in place, where a is A's last column: sums over rows that have moved
+
+    g: A, b, and lines of as many numbers: scale and shift (T = diag(scale) + shift e', e the constant's unit vector), room to
+    work in, and the offset first of the last.
+    """
+    n, b = g.values_rows, reals(g.indices)
+    scales, shift, mixed = reals(g.starts), reals(g.starts + 8 * n), reals(g.starts + 16 * n)
+    offset, half = reals(g.starts + 24 * n)[0], 0.5 * reals(g.values + 8 * (n * n - 1))[0]
+    for j in range(n):
+        last = reals(g.values + 8 * (n * j + n - 1))[0]
+        b[j] -= offset * last
+        mixed[j] = scales[j] * last + half * shift[j]
+    for i in range(n):
+        line = reals(g.values + 8 * n * i)
+        for j in range(n):
+            line[j] = scales[i] * scales[j] * line[j] + shift[i] * mixed[j] + mixed[i] * shift[j]
+    moment = b[n - 1]
+    for j in range(n):
+        b[j] = scales[j] * b[j] + shift[j] * moment
+    return 0.0
+
+
 @inner
 def note_reward(u: Any, y: float) -> None:
     """Rewards are measured from their mean; the first one is the first guess of it"""

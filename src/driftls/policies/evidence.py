@@ -51,8 +51,6 @@ def likeliest(models: Models, now: Strength, first: Strength, sigma2: float, *, 
     """The next strengths; `both`: the intercept's too."""
     gamma = gamma0 = size = size0 = 0.0
     for tracker, width in models:
-        if not len(tracker):  # all prior: it says nothing of it
-            continue
         assert tracker.units is not None
         theta, features = tracker.coefficients(tracker.units.learned), slice(0, -1 if tracker.intercept else None)
         gamma += tracker.freedom()  # type: ignore[attr-defined]

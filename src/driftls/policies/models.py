@@ -265,9 +265,10 @@ class Models:
         """Take other units, and, where it is estimated, another ridge; rewrite what was learned."""
         units, models, strength = self.units, self.each(), self.strength
         assert units is not None
+        learned = [model for model in models if len(model.tracker)]
         if strength is not None and self.first is not None and self.frame["learned"] >= 4.0:
             sigma2 = self.frame["errors"] / self.frame["learned"] or 1.0
-            strength = next_strength(models, strength, self.first, sigma2, both=self.disjoint)
+            strength = next_strength(learned, strength, self.first, sigma2, both=self.disjoint)
         moved = strength is not None and strength != self.strength
         change = units.look(strength.constant if strength is not None else None, force=moved)
         if moved and strength is not None:
@@ -285,9 +286,9 @@ class Models:
             self.table.renew()
         if self.first is not None:  # the noise, as the model of all rewards sees it
             variation = units.reward_variation
-            if any(model.tracker.history.dropped for model in models):  # what is explained is of the rows held
-                variation = sum(len(model.tracker) * model.tracker.history.mean_square() for model in models)
-            left = variation - sum(model.tracker.explained() for model in models)  # type: ignore[attr-defined]
+            if any(model.tracker.history.dropped for model in learned):  # what is explained is of the rows held
+                variation = sum(len(model.tracker) * model.tracker.history.mean_square() for model in learned)
+            left = variation - sum(model.tracker.explained() for model in learned)  # type: ignore[attr-defined]
             self.frame["errors"] = max(left, 0.0) if variation else 0.0
 
     def warm(self, model: Model, fill: Any, squares: NDArray[np.float64], n: int, errors: float) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from driftls.compiling.parts import Part
 from driftls.kernels import cd
-from driftls.state import Shape
+from driftls.state import Shape, times
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import plain
 from driftls.trackers.machine import COMMON
@@ -56,7 +56,7 @@ class CD(SummingTracker):
         with self.lock:
             theta, residual, _ = self._state["coords"]
             A = self.frame["scale"] * self._state["gram"]
-            return A, residual + A @ theta + self.frame["ridge_now"] * theta
+            return A, residual + times(A, theta) + self.frame["ridge_now"] * theta
 
     @property
     def target(self) -> Tracker:
@@ -76,7 +76,9 @@ class CD(SummingTracker):
         with self.lock:
             theta = self._state["coords"][0].copy()
             theta[change.learned] = change.theta(theta[change.learned])
-            self._stand(theta, *change.sums(*self.sums()), self.frame["ridge_now"])
+            A, b = self.sums()
+            change.sums(A, b)
+            self._stand(theta, A, b, self.frame["ridge_now"])
             self.frame.set(scale=1.0, mean_y=self.frame["mean_y"] - change.offset)
             self.history.change_units(change)
 
@@ -86,4 +88,4 @@ class CD(SummingTracker):
     def _stand(self, theta: NDArray[np.float64], A: NDArray[np.float64], b: NDArray[np.float64], total: float) -> None:
         """theta, with the residual that it has for these sums and this total ridge."""
         self._state["gram"][...] = A
-        self._state["coords"][...] = theta, b - A @ theta - total * theta, np.diag(A)
+        self._state["coords"][...] = theta, b - times(A, theta) - total * theta, np.diag(A)

@@ -212,8 +212,9 @@ class RLS(SummingTracker):
                 np.fill_diagonal(state["inverse"], 1.0 / frame["ridge_now"])
                 frame["version"] += 1
                 return
-            gram, moment = frame["scale"] * state["gram"], frame["scale"] * state["moment"]
-            state["gram"][...], state["moment"][:] = change.sums(gram, moment)
+            for name in ("gram", "moment"):
+                state[name] *= frame["scale"]
+            change.sums(state["gram"], state["moment"])
             frame.set(scale=1.0, asked=0)
             self.history.change_units(change)
             self._solved_at = -1

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from driftls.errors import LearningWarning
 from driftls.persistence import checked
 from driftls.schedules import Normalised
-from driftls.state import product
+from driftls.state import product, times
 
 if TYPE_CHECKING:
     from driftls.trackers.machine import Machine
@@ -133,11 +133,6 @@ def solved(X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
         before, size = size, product(slope, slope)
         direction = slope + size / before * direction
     return theta
-
-
-def times(X: Any, v: NDArray[np.float64]) -> Any:
-    """X v on this thread alone, as in `product`."""
-    return np.einsum("ij,j->i", X, v) if isinstance(X, np.ndarray) else X @ v
 
 
 def cause(tracker: Machine, sizes: NDArray[np.float64]) -> str:
