@@ -19,7 +19,7 @@ from driftls.run import Run
 
 __all__ = ["log_points", "simulate"]
 
-CHUNK = 512
+CHUNK = 128
 
 
 def log_points(rounds: int, count: int = 25) -> list[int]:
