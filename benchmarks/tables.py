@@ -6,8 +6,7 @@ against the method that was tuned on the table as it is: whoever minds units los
 
 The tables come with packages: scikit-learn's, and those in the wheels of river, statsmodels and vega_datasets, which
 are fetched once; nothing of them is in this repository. Features are given as they are: ours and
-the libraries add a constant if they want one; the tuned exact method and crosses are given one, as a careful user would
-do: over crosses, the intercept is one for all arms.
+the libraries add a constant if they want one; the tuned exact method is given one, as a careful user would do.
 """
 
 from __future__ import annotations

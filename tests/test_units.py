@@ -101,11 +101,11 @@ def test_no_decision_of_a_default_policy_depends_on_units(name, layout, seed):
         assert decisions(POLICIES[name](), X * factor, y * of_y, LAYOUTS[layout]) == plain
 
 
-def over_crosses(X, y, blocks):
-    """Choices and scores of a default LinUCB over crosses of the rows with three of so many arms, and a shared block."""
-    policy, chosen, seen = LinUCB((blocks + 1) * DIM, seed=0), [], []
+def over_crosses(X, y, blocks, shared):
+    """Choices and scores of a default LinUCB over crosses of the rows with three of so many arms."""
+    policy, chosen, seen = LinUCB((blocks + shared) * DIM, seed=0), [], []
     for n in range(ROWS):
-        arms = CrossedArms(X[n], [0, blocks // 2, 2] if n < 60 else [2, 0, 1], blocks, shared=True)
+        arms = CrossedArms(X[n], [0, blocks // 2, 2] if n < 60 else [2, 0, 1], blocks, shared)
         scores, k = policy.scores(arms), policy.choose(arms)
         seen += [scores] if n > 3 else []  # kappa is in units of the rewards once there was an error
         chosen.append(k)
@@ -113,18 +113,19 @@ def over_crosses(X, y, blocks):
     return chosen, np.array(seen)
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("blocks", [3, 50])
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=5, deadline=None)
-def test_no_decision_over_crosses_depends_on_units(blocks, seed):
-    """A few, which are written out as dense rows, and so many that they are scored without a row for each."""
+def test_no_decision_over_crosses_depends_on_units(blocks, shared, seed):
+    """A few, for the exact method, and so many that they are scored without a row for each; no user has a constant."""
     rng = np.random.default_rng(seed)
     X, y = table(seed, False)
-    plain, before = over_crosses(X, y, blocks)
-    chosen, after = over_crosses(X * 2.0 ** rng.integers(-20, 20, DIM), 4.0 * y, blocks)
+    plain, before = over_crosses(X, y, blocks, shared)
+    chosen, after = over_crosses(X * 2.0 ** rng.integers(-20, 20, DIM), 4.0 * y, blocks, shared)
     assert chosen == plain
     np.testing.assert_array_equal(after, 4.0 * before)
-    assert over_crosses(X * 10.0 ** rng.uniform(-3, 3, DIM), 3.7 * y, blocks)[0] == plain
+    assert over_crosses(X * 10.0 ** rng.uniform(-3, 3, DIM), 3.7 * y, blocks, shared)[0] == plain
 
 
 def over_alike(kind, layout, X, factor, of_y, seed):

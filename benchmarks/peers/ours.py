@@ -58,7 +58,7 @@ class Classes(Articles):
 
 
 class Crosses(Articles):
-    """One theta over user x article crosses; the row of a table gets a constant, so that every class has one of its own."""
+    """One theta over user x article crosses."""
 
     def __init__(self, problem: Any, seed: int, *, make: Callable[[Any, int], Any]) -> None:
         super().__init__(problem, seed, make=make)
@@ -67,8 +67,7 @@ class Crosses(Articles):
 
     def prepare(self, given: Any) -> Any:
         blocks = [self.block_of.setdefault(name, len(self.block_of)) for name in given.ids.tolist()]
-        user = given.user if self.shared else np.append(given.user, 1.0)
-        return CrossedArms(user, blocks, self.blocks, shared=self.shared)
+        return CrossedArms(given.user, blocks, self.blocks, shared=self.shared)
 
     def choose(self, given: Any) -> Any:
         return self.policy.choose(given)
@@ -127,7 +126,7 @@ PLAYERS: dict[str, Any] = {
         ),
     ),
     "classes": _with(Classes, make=lambda problem, seed: DisjointLinUCB(problem.dim, seed=seed)),
-    "class-crosses": _with(Crosses, make=lambda problem, seed: LinUCB((problem.dim + 1) * problem.arms, seed=seed)),
+    "class-crosses": _with(Crosses, make=lambda problem, seed: LinUCB(problem.dim * problem.arms, seed=seed)),
     "rls": _with(Regression, make=lambda dim, seed: RLS(dim)),
     "saga-rows": _with(Regression, make=_saga),
     "cd-rows": _with(Regression, make=lambda dim, seed: CD(dim)),

@@ -7,7 +7,8 @@ rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j are 
     sparse rows: the same where every row has had j, else m_j = 0; x' = 0 where a row lacks j
 
 What a sparse row lacks stays 0. So a feature is centred as long as every row has it; before a row is learned that lacks it, a
-look puts it back. Crosses have the units of the user's features, and no intercept of their own: they are not centred.
+look puts it back. Crosses have the units of the user's features. They are centred where each block has a constant of its own,
+behind the user's features: then whatever all users have is measured from its mean, and a constant of theirs is 0.
 
 A dense feature whose spread is below three millionths of its size counts as constant. m and v are frozen between two
 *looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a value beyond three times its
@@ -21,6 +22,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.compiling.parts import Frame
@@ -57,6 +59,7 @@ class Change(NamedTuple):
     after: float
     offset: float
     frame: Frame  # of the units
+    block: int  # if not 0, so many features are a block, and its last one, a constant, takes what they shift
 
     @property
     def features(self) -> Any:
@@ -80,6 +83,13 @@ class Change(NamedTuple):
 
     def sums(self, A: Vector, b: Vector) -> None:
         """Put sum z z' and sum y z over such rows into the new units, in place."""
+        if self.block:
+            at, dim = np.arange(self.scale.size), self.scale.size
+            b -= (self.offset / self.before) * A[:, dim]
+            shift = sp.csr_array((self.shift, (at, at + self.block - 1 - at % self.block)), shape=A.shape)
+            T = shift + sp.diags_array(self.factors)
+            A[...], b[:] = T @ (T @ A).T, T @ b
+            return
         turn = np.zeros((4, len(b)))
         turn[0] = self.factors[: len(b)]
         if len(b) == self.factors.size:  # there is an intercept, and features may be centred
@@ -99,8 +109,17 @@ class Change(NamedTuple):
         dim = self.scale.size
         out: Vector = theta / np.append(np.maximum(self.scale, self.least), np.ones(theta.size - dim))
         if theta.size > dim:
-            out[dim] = (theta[dim] * self.before - product(out[:dim], self.shift) - self.offset) / self.after
+            moved = given_back(out[:dim], self.shift, self.block)
+            out[dim] = (theta[dim] * self.before - moved - self.offset) / self.after
         return out
+
+
+def given_back(theta: Vector, means: Vector, block: int) -> float:
+    """What these means take away, for the intercept; or, with blocks, 0, since the last of each has taken it."""
+    if not block:
+        return product(theta, means)
+    theta[block - 1 :: block] -= (theta * means).reshape(-1, block).sum(axis=1)
+    return 0.0
 
 
 class Units:
@@ -115,10 +134,10 @@ class Units:
         self.frame["every"] = PER_LINE if sparse else 1
         self.repeat(0)
 
-    def repeat(self, period: int) -> None:
-        """Nothing was seen yet: feature j is measured as feature j % period, if that is not 0: a user's, in any block."""
-        self.period = self.frame["period"] = period
-        self.frame["centred"] = self.intercept and not period
+    def repeat(self, period: int, constants: bool = False) -> None:
+        """Nothing was seen yet: feature j is measured as j % period, if that is not 0: a user's; constants: the last is 1."""
+        self.period, self.block = period, period if constants else 0
+        self.frame["period"], self.frame["centred"] = period, self.intercept and (constants or not period)
         sizes, listed = {"dim": period or self.dim}, self.sparse and self.scale and not period
         own: dict[str, Shape] = {"known": ("dim", np.int64)} if listed else {}
         self.frame["known"], self._block = 0, np.empty((0, PER_LINE))
@@ -209,7 +228,9 @@ class Units:
         scale, shift, least, grown = (self.each(values) for values in (scale, shift, least, grown))
         self._factors[:-1][at], self._factors[-1] = scale, after / before
         offset_by = offset - frame["offset"]
-        change = Change(self.learned, scale, shift, least, grown, self._factors, before, after, offset_by, frame)
+        change = Change(
+            self.learned, scale, shift, least, grown, self._factors, before, after, offset_by, frame, self.block
+        )
         frame.set(constant=after, offset=offset)
         return change
 
@@ -231,8 +252,8 @@ class Units:
         """Coefficients and intercept in the caller's own units."""
         coefficients = theta[: self.dim] * self.each(self.arrays["unit"])
         constant = theta[self.dim] * self.frame["constant"] if theta.size > self.dim else 0.0
-        shift = product(coefficients, self.each(self.arrays["means"]))
-        return coefficients, self.frame["offset"] + float(constant) - shift
+        moved = given_back(coefficients, self.each(self.arrays["means"]), self.block)
+        return coefficients, self.frame["offset"] + float(constant) - moved
 
     def copy(self) -> Units:
         """The same, for another tracker."""
@@ -243,13 +264,14 @@ class Units:
     def snapshot(self) -> tuple[dict[str, float], dict[str, Vector]]:
         """Numbers and arrays, for a file."""
         numbers, arrays = self._kept.snapshot()
-        return {**numbers, "period": self.period}, arrays
+        return {**numbers, "period": self.period, "constants": bool(self.block)}, arrays
 
     def restore(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
         """What `snapshot` wrote down."""
         period = whole(numbers, "period")
         refuse(period > (self.dim if self.sparse else 0), "period")
-        self.repeat(period)
+        self.repeat(period, bool(numbers.get("constants")))
+        refuse(self.block and (period < 2 or self.dim % period or not self.intercept), "constants")
         kept, found = self._kept.read(numbers, arrays)
         refuse(not (kept["constant"] > 0.0 and (found["unit"] > 0.0).all()), "unit")
         refuse(not (found["count"] >= 0.0).all(), "count")

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.errors import DimensionError, InputError
-from driftls.inputs import POINTER, Rows, fault, sparse_rows
+from driftls.inputs import POINTER, Rows, fault, is_sparse, sparse_rows
 from driftls.kernels.rows import BAD_INDEX
 
 WHOLE = (int, np.integer)
@@ -23,7 +23,7 @@ class CrossedArms:
     the same as the rows of `tocsr()`, and costs the user's features once, not once an arm.
 
     `users` is a vector or a sparse row, or (n, d): then every user with every block, user by user. `blocks` (K,) are whole
-    numbers below `count`.
+    numbers below `count`. Users need no constant: policies that choose their parts themselves give each block one.
 
     Examples
     --------
@@ -42,6 +42,7 @@ class CrossedArms:
         self.row = row if row.plain() else sparse_rows(row, "a user")  # of each user
         self.blocks, self.count = _blocks_of(blocks, count)
         self.shared = bool(shared)
+        self._more: CrossedArms | None = None  # the same with a constant: choosing and learning ask for it
 
     @cached_property
     def users(self) -> sp.csr_array:
@@ -68,6 +69,22 @@ class CrossedArms:
         one = Rows(self.row.indices[begin:end], self.row.values[begin:end], np.array([0, end - begin]), self.row.dim)
         return CrossedArms(one, self.blocks[place], self.count, self.shared)
 
+    def with_constant(self) -> CrossedArms:
+        """The same with a feature behind each user's own that is always 1."""
+        if self._more is None:
+            indices, values, start, dim = self.row
+            n = indices.size
+            if start.size == 2 and start.item(1) == n == values.size:  # one user, in a fraction of the time
+                at, x = np.empty(n + 1, indices.dtype), np.empty(n + 1)
+                at[:n], at[n], x[:n], x[n] = indices, dim, values, 1.0
+                row = Rows(at, x, np.array([0, n + 1]), dim + 1)
+            else:
+                indices, values, start, dim = sparse_rows(self.row, "a user")
+                at, x = np.insert(indices, start[1:], dim), np.insert(values, start[1:], 1.0)
+                row = Rows(at, x, start + np.arange(start.size), dim + 1)
+            self._more = CrossedArms(row, self.blocks, self.count, self.shared)
+        return self._more
+
     def rows(self) -> Rows:
         """The same with a row for each arm, as plain arrays."""
         row = sparse_rows(self.row, "a user")
@@ -92,6 +109,17 @@ def in_blocks(users: Rows, user: NDArray[np.int64], block: NDArray[np.int64], co
     index = users.indices[at] + np.repeat(users.dim * block, sizes)
     index = index.astype(np.int32) if dim < 2**31 else index  # half the memory, and what kernels read
     return Rows(index, users.values[at], np.append(0, ends)[:: 1 + shared], dim)
+
+
+def with_constants(rows: Any, dim: int) -> Rows:
+    """Rows that stand in blocks of so many features, with a 1 behind each block of which a row has something."""
+    indices, values, start, width = sparse_rows(rows if is_sparse(rows) else sp.csr_array(rows), "arms")
+    block, end = indices // dim, np.zeros(indices.size + 1, bool)
+    end[1:-1], end[start[1:]] = block[1:] != block[:-1], True
+    at = np.flatnonzero(end[1:]) + 1
+    own = block[at - 1] * (dim + 1) + dim
+    indices, start = np.insert(indices + block, at, own), start + np.searchsorted(at, start, side="right")
+    return Rows(indices, np.insert(values, at, 1.0), start, -(-width // dim) * (dim + 1))
 
 
 _last: tuple[bytes, int, NDArray[np.int64]] = (b"", -1, np.zeros(0, POINTER))  # blocks, their count, and as an array

@@ -124,7 +124,8 @@ def note_round(p: Any, rows: Any, first: int, count: int, still: bool) -> None:
     if p.disjoint == 0 and rows.sparse == 0:
         note_pool(u, rows, first, count, still)
         return
-    for k in range(lines_of(p, rows, count)):
+    one = u.period != 0 and u.centred != 0  # crosses of one user, written out or not
+    for k in range(1 if one else lines_of(p, rows, count)):
         note(u, rows, line_of(rows, first) + k)
 
 

@@ -3,7 +3,8 @@
 A dense feature is measured from its mean, x' = (x - m) w. So is a sparse one that every row has had; other sparse ones are
 measured from 0, m = 0. The intercept of a model is a last feature, which is always `constant`. m and
 w are frozen between two looks, which Python takes; a feature that was never seen gets its unit from its first value, which
-changes nothing that was learned. Crosses have the units of the user's features, the same in the block of every arm.
+changes nothing that was learned. Crosses have the units of the user's features, the same in the block of every arm; they are
+centred where the last of these is 1 in every block: what a mean takes away, that constant gives back.
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ def known_share(n: float) -> float:
 
 
 @inner
+def blocks_seen(u: Any) -> float:
+    """How often users came with a constant behind their features; 0 where they have none"""
+    return reals(u.count)[(u.period - 1) * u.every] if u.period != 0 and u.centred != 0 else 0.0
+
+
+@inner
 def origin(u: Any, j: int, n: float) -> float:
     """From where the feature at place j would be measured by a look after n rows: its mean, or 0"""
     if u.centred == 0:
@@ -54,6 +61,8 @@ def origin(u: Any, j: int, n: float) -> float:
         return reals(u.sums)[j] / n
     count, mean = reals(u.count)[j], reals(u.sums)[j] / reals(u.count)[j]
     square = reals(u.squares)[j] / count
+    if u.period != 0:  # a constant of the user's own is 0 beside that of the block
+        return mean if count >= blocks_seen(u) and j != (u.period - 1) * u.every else 0.0
     return mean if count >= n and square - mean * mean > CONSTANT * square else 0.0
 
 
@@ -181,7 +190,9 @@ def note(u: Any, rows: Any, i: int) -> None:
     x, at, n = row(rows, i)
     lacking = False
     if rows.sparse != 0:
-        lacking = note_sparse(u, x, at, n) < u.centres
+        before = blocks_seen(u)
+        centred = note_sparse(u, x, at, n)
+        lacking = centred < u.centres * max(blocks_seen(u) - before, 1.0)  # a shared block has the features once more
     else:
         odd = any_beyond(u, x, np.inf)
         if odd:
@@ -262,6 +273,8 @@ def next_units(u: Any, i: int, n: int) -> float:
         if u.scales != 0 and count > 0.0:
             square, mean[p] = reals(u.squares)[k] / count, origin(u, k, u.n)
             spread = square - mean[p] * mean[p] * share
+            if u.every != 1 and square - mean[p] * mean[p] <= CONSTANT * square:  # no spread that will show soon
+                spread = 0.0
             unit[p] = 1.0 / np.sqrt(spread if spread > CONSTANT * square else square)
             reals(u.limit)[k] = max(reals(u.limit)[k], JUMP * square)
         scales[p], shift[p] = unit[p] / old, (old_mean - mean[p]) * unit[p]

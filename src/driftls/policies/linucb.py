@@ -28,7 +28,7 @@ class LinUCB(SharedPolicy):
     dim : int, optional
         Number of features, where tracker and width are chosen for you: `reason` says what and why. The choice is
         made at the first arms: from their number of features, whether they are sparse, and whether they have ids.
-        Not needed where `features` tell.
+        Not needed where `features` tell. The constant that each block of `CrossedArms` gets does not count.
     tracker, width : optional
         Any of `driftls.trackers` and `driftls.widths`. One that is chosen for you keeps 100,000 rows at most.
     regularisation : schedule
@@ -112,9 +112,10 @@ class LinUCB(SharedPolicy):
     def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> bool:
         if not self._auto:
             return sparse
-        sparse = sparse and not (crossed and self.dim <= EXACT_UP_TO)
+        exact = crossed and self.dim <= EXACT_UP_TO
         grows = self.features is not None and self.features.grows
-        tracker, width = self._parts(self.dim, sparse=sparse, recurring=recurring, grows=grows)
+        tracker, width = self._parts(self.dim, sparse=sparse and not exact, recurring=recurring, grows=grows)
+        self._gives_constants = True
         tracker.lock = self.lock  # which other threads may be waiting for
         self.tracker, self._auto = tracker, False
         self._models.grow(self.dim, width)

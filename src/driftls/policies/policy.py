@@ -71,6 +71,7 @@ class Policy(Questions):
 
     _reason = "given: tracker and width were chosen by the caller"
     tracker: Tracker  # the model's; with one model an arm, what every arm gets a copy of
+    _user = 0  # how many features a user has, where the policy gives each block of crosses a constant behind them
 
     def __init__(
         self,
@@ -341,17 +342,22 @@ class Policy(Questions):
         with self.lock:
             dim = whole_number(dim, "dim", self.dim)
             if dim > self.dim:
+                inner = self._with_constants(dim)
                 for model in self._models.each():
-                    model.width.try_room(dim + self.tracker.intercept)
+                    model.width.try_room(inner + self.tracker.intercept)
                 held, self.tracker.held = self.tracker.held, False
                 try:
-                    self.tracker.grow(dim)
+                    self.tracker.grow(inner)
                 finally:
                     self.tracker.held = held
                 self.dim = dim
-                self._models.grow(dim)
+                self._models.grow(inner)
                 self.keys.grow(dim)
                 self._grow_models()
+
+    def _with_constants(self, dim: int) -> int:
+        """How many features the model has where arms have so many."""
+        return -(-dim // self._user) * (self._user + 1) if self._user else dim
 
     def freeze(self) -> Self:
         """A copy that chooses and never learns: what is shown to users, or what a log is asked about."""

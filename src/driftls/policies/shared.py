@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from driftls.draws import Seed
 from driftls.errors import DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap
-from driftls.features.crossed import CrossedArms
+from driftls.features.crossed import CrossedArms, with_constants
 from driftls.history import Mapped
-from driftls.inputs import as_numbers
+from driftls.inputs import Rows, as_numbers
 from driftls.kernels import choose as kernels
 from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIndex, plain_ids
@@ -69,6 +69,8 @@ class SharedPolicy(Policy):
     >>> policy.learn(np.eye(3), 1.0, arm=policy.choose(np.eye(3)))
     """
 
+    _gives_constants = False  # to the blocks of crosses, so that one arm can be more popular than another
+
     def __init__(
         self,
         tracker: Tracker,
@@ -92,8 +94,9 @@ class SharedPolicy(Policy):
 
     @property
     def theta(self) -> NDArray[np.float64]:
-        """The present estimate."""
-        return self.tracker.theta
+        """The present estimate; constants that the policy gave to blocks of crosses are in `tracker.theta` alone."""
+        theta = self.tracker.theta
+        return theta.reshape(-1, self._user + 1)[:, :-1].ravel()[: self.dim] if self._user else theta
 
     def warm(self, fill: Any, *, sparse: bool, squares: NDArray[np.float64], n: int, errors: float) -> None:
         """Start from n rows that were seen elsewhere: `fill(tracker)` puts the tracker there.
@@ -159,7 +162,24 @@ class SharedPolicy(Policy):
         return plain_rows(rows, self.dim)
 
     def _row_of(self, rows: Any, k: int) -> tuple[Any, int]:
+        if self._user and isinstance(rows, CrossedArms) and not rows.row.indices.size:  # a 0 says in which block
+            zero = Rows(np.zeros(1, np.int32), np.zeros(1), np.array([0, 1]), rows.row.dim)
+            rows = CrossedArms(zero, rows.blocks, rows.count, rows.shared)
         return one_arm(rows, k, self.dim)
+
+    def _inside(self, rows: Any) -> Any:
+        """Rows as the model has them, where the policy gives each block of crosses a constant."""
+        if isinstance(rows, CrossedArms) and rows.row.dim == self._user:
+            return rows.with_constant()
+        return with_constants(plain_rows(rows, self.dim), self._user)
+
+    def _have_constants(self, user: int) -> None:
+        """Before the first rows: users have so many features, and each block a constant behind them (0: none has)."""
+        self._user = user
+        dim = self._with_constants(self.dim)
+        self.tracker.dim = dim
+        self.tracker.unstart()
+        self._models.grow(dim)
 
     # -- rows on their way to kernels ----------------------------------------------------------------------------
 
@@ -171,7 +191,7 @@ class SharedPolicy(Policy):
     def _take_many(self, rows: Any, count: int, names: Any, first: Any) -> None:
         """Copy the rows of many rounds to the stage, and look at all of them before the first is played."""
         total = rows.shape[0]
-        self._stage(rows, total, recurring=names is not None)
+        rows = self._stage(rows, total, recurring=names is not None)
         self._models.look_at(*(rows.row.shape[::-1] if self._crossed.on else (self._models.stage.inner, total)))
         if self.width.keeps_arms:
             self._give_slots(count, names)
@@ -182,15 +202,19 @@ class SharedPolicy(Policy):
         if names is not None:
             self._index.note(names, self._models.rounds - 1)
 
-    def _stage(self, rows: Any, count: int, *, recurring: bool) -> None:
-        """Copy arms to where kernels read them; the first ones decide what the model is."""
+    def _stage(self, rows: Any, count: int, *, recurring: bool, whole: bool = False) -> Any:
+        """Copy arms (whole: a row for each) to where kernels read them, as they are returned; the first ones decide a lot."""
         models = self._models
         if models.stage.sparse is None:
             self._begin(rows, recurring)
         if count > models.slots.size:
             models.room(count)
+        if self._user:
+            rows = self._inside(rows)
+        rows = plain_rows(rows, models.dim) if whole else rows
         if not self._crossed.take(rows, models.stage):
-            models.stage.take(plain_rows(rows, self.dim), 0, count)
+            models.stage.take(plain_rows(rows, models.dim), 0, count)
+        return rows
 
     def _give_slots(self, count: int, names: list[Hashable] | None) -> None:
         """Write down the slots of the arms of a round, as the width has something in them; new ids get one."""
@@ -222,7 +246,7 @@ class SharedPolicy(Policy):
 
     def _question(self, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
         rows, count, names = self._round(arms, items, ids)
-        self._stage(plain_rows(rows, self.dim) if whole else rows, count, recurring=names is not None)
+        self._stage(rows, count, recurring=names is not None, whole=whole)
         self._models.table.leave()  # which has rounded otherwise
         if self.width.keeps_arms:
             if names is not None:
@@ -235,16 +259,16 @@ class SharedPolicy(Policy):
         if first:
             self._begin(rows, recurring=bool(name))
         try:
+            rows = self._inside(rows) if self._user else rows
             if not self._crossed.take(rows, models.stage):
-                models.stage.take(*one_arm(rows, k, self.dim), 1)
+                models.stage.take(*one_arm(rows, k, models.dim), 1)
                 k = 0
             slot = self._slot(name[0], k) if name and self.width.keeps_arms else -1
             models.learn(k, slot, 0, reward, arm)
         except DriftlsError:
             if first and not len(self.tracker):  # a refused row decides nothing: the next may be of the other kind
+                self._have_constants(0)
                 models.clear()
-                self.tracker.unstart()
-                self.tracker.held = False
                 self._crossed = CrossedStage(self.frame, models.table)
             raise
 
@@ -267,14 +291,16 @@ class SharedPolicy(Policy):
             raise SettingsError("this tracker is another policy's. Give each policy a tracker of its own.")
         unused = tracker.sparse is None
         if unused:
+            if user and self._gives_constants and tracker.scale and tracker.intercept:
+                self._have_constants(user)
             tracker.start(sparse)
             if user and sparse and tracker.units is not None:
-                tracker.units.repeat(user)
+                tracker.units.repeat(user + bool(self._user), bool(self._user))
         try:
             model = Model(tracker, self.width.open(tracker, self._models.draws, FIRST_SLOTS))
         except BaseException:
             if unused:
-                tracker.unstart()
+                self._have_constants(0)
             raise
         self._open_rows(model)
 
@@ -324,6 +350,9 @@ class SharedPolicy(Policy):
             width = self.width.opened(self.tracker, self._models.draws, slots)
             width.restore(model["numbers"], grouped(arrays)["width"])
             self._open_rows(Model(self.tracker, width))
+            if (units := self.tracker.units) is not None and units.block:
+                self._user, self.dim = units.period - 1, whole(header, "dim")
+                refuse(self._with_constants(self.dim) != self.tracker.dim, "dim")
         self._restore_common(header, arrays)
         self._models.check_prior(self.tracker)
 

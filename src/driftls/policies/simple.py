@@ -61,6 +61,7 @@ class LinTS(SharedPolicy):
     >>> policy.learn(np.eye(2), 1.0, arm=policy.choose(np.eye(2)))
     """
 
+    _gives_constants = True
     _reason = "exact: one sample of what is believed about theta a round"
 
     def __init__(
