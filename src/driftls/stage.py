@@ -26,12 +26,12 @@ ARRAY = np.ndarray
 class Stage:
     """Rows on their way to a kernel: the arrays of a record of rows, filled anew by every call.
 
-    `constant` puts a feature that is always 1 behind the others: the intercept of a model. Rows in arrays of the common types
-    are copied by a kernel (`copy_in`), which sees the arrays as they are; any others are converted first.
+    Rows in arrays of the common types are copied by a kernel (`copy_in`), which sees the arrays as they are; any others are
+    converted first.
     """
 
-    def __init__(self, dim: int, *, constant: bool = False) -> None:
-        self.dim, self.inner, self.constant = dim, dim + constant, constant
+    def __init__(self, dim: int, together: int = 1) -> None:
+        self.dim, self._together = dim, together
         self.frame, self.scratch = Frame(ROWS), Frame(ROWS)
         self._address = self.frame.address
         self.units: Frame | None = None
@@ -42,14 +42,14 @@ class Stage:
     def start(self, sparse: bool) -> None:
         """From now on rows are kept dense, or sparse."""
         self.sparse = sparse
-        self.frame.set(sparse=sparse, dim=self.inner, constant=self.constant)
+        self.frame.set(sparse=sparse, dim=self.dim)
         self.lines(1)
-        self._room(64 if sparse else self.inner)
+        self._room(64 if sparse else self.dim)
 
     def measure(self, units: Frame) -> None:
         """Rows will be standardised by these units, in a place beside."""
         self.units = units
-        self.scratch.set(sparse=bool(self.sparse), dim=self.inner)
+        self.scratch.set(sparse=bool(self.sparse), dim=units["dim"] + units["intercept"])
         self.frame.set(units=units, scratch=self.scratch)
         self.scratch.set(**self._beside(self.values.size, self.y.size))
 
@@ -57,10 +57,18 @@ class Stage:
         """Where the slots of the rows' arms are."""
         self.frame["slots"] = self.scratch["slots"] = slots
 
-    def _beside(self, size: int, lines: int) -> dict[str, Any]:
-        """The place of standardised rows, where there are units: so many values, so many lines."""
+    def together(self, rows: int) -> None:
+        """Have room to standardise so many dense rows at a time."""
+        if rows > self._together:
+            self._together = rows
+            self.scratch.set(**self._beside(self.values.size, self.y.size))
+
+    def _beside(self, values: int, lines: int) -> dict[str, Any]:
+        """The place of standardised rows, where there are units: of all that are sparse, and of so many dense ones."""
         if self.units is None:
             return {}
+        lines = lines if self.sparse else self._together
+        size = values + lines if self.sparse else lines * self.scratch["dim"]
         start, stop = np.zeros((2, lines), np.int64)
         arrays = {"values": np.zeros(size), "indices": np.zeros(size if self.sparse else 1, np.int32)}
         return {**arrays, "y": np.zeros(lines), "start": start, "stop": stop, "count": lines, "room": size}
@@ -116,7 +124,7 @@ class Stage:
 
     def _take_dense(self, rows: Any, first: int, count: int) -> None:
         whole = count == rows.shape[0] and rows.size >= IN_PLACE_FROM and rows.dtype == FLOAT and rows.flags.carray
-        if whole and not (self.sparse or self.constant or self.units):
+        if whole and not self.sparse:
             self.lines(count)
             self.frame["values"], self._in_place = rows, True
         elif type(rows) is not ARRAY or copy_in.run(self._address, first, count, rows):

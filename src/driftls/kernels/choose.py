@@ -86,12 +86,9 @@ def pick(p: Any, count: int) -> int:
 @inner
 def fault_of(p: Any, rows: Any, count: int, whole: bool) -> int:
     """0 if the rows of a choice can be used: their indices lead nowhere else, and (whole) their numbers are finite"""
-    t = tracker(integers(p.trackers)[0 if p.disjoint == 0 else integers(p.slots)[0]])
-    lines = 1 if p.disjoint != 0 or rows.arms != 0 else count
-    dim = rows.features if rows.arms != 0 else t.dim
-    for k in range(lines):
+    for k in range(lines_of(p, rows, count)):
         p.fault_row = k
-        fault = row_fault(rows, k, dim) if whole else index_fault(rows, k, dim)
+        fault = row_fault(rows, k) if whole else index_fault(rows, k)
         if fault != 0:
             return fault
     return 0
@@ -113,7 +110,7 @@ def lines_of(p: Any, rows: Any, count: int) -> int:
 def offered(p: Any, rows: Any, first: int, count: int) -> Any:
     """The rows of a round, standardised"""
     out = scaled(rows, line_of(rows, first), lines_of(p, rows, count))
-    out.shifts, out.arms, out.shared, out.behind = rows.shifts, rows.arms, rows.shared, rows.behind
+    out.shifts, out.arms, out.shared, out.behind = rows.shifts, rows.arms, rows.shared, units(rows.units).intercept
     return out
 
 
@@ -165,10 +162,10 @@ def expand(p: Any, rows: Any, i: int) -> Any:
     out, line = rows_at(p.single), i // rows.arms
     shift = integers(rows.shifts)[i - line * rows.arms]
     x, at, n = row(rows, line)
-    values, features, length, own = reals(out.values), indices(out.indices), 0, n - rows.behind
+    values, features, length = reals(out.values), indices(out.indices), 0
     for block in range(1 + rows.shared):
-        for q in range(own if block < rows.shared else n):
-            values[length], features[length] = x[q], at[q] + (shift if block == rows.shared and q < own else 0)
+        for q in range(n):
+            values[length], features[length] = x[q], at[q] + (shift if block == rows.shared else 0)
             length += 1
     integers(out.start)[0], integers(out.stop)[0] = 0, length
     reals(out.y)[0] = reals(rows.y)[i]
@@ -182,6 +179,9 @@ def standardised(rows: Any, i: int, single: Any) -> Any:
         return scaled(rows, i, 1)
     u, (x, at, n) = units(rows.units), row(single, 0)
     scale(u, x, at, n, x)
+    if u.intercept != 0:
+        x[n], at[n] = u.constant, u.dim
+        integers(single.stop)[0] = n + 1
     reals(single.y)[0] -= u.offset
     return single
 
@@ -196,7 +196,7 @@ def learn(p: Any, rows: Any, i: int, slot: int) -> float:
     fault = step_fault(t, rows, i, counts(t.counts).seen + 1)
     if fault != 0:
         return float(fault)
-    if not has_room(t, rows, i):
+    if not has_room(t, rows, i, 0):
         return float(NO_ROOM)
     if p.sigmas != 0.0:
         x, at, n = row(rows, i)
@@ -219,9 +219,8 @@ def learn(p: Any, rows: Any, i: int, slot: int) -> float:
 def learn_row(p: Any, i: int, n: int) -> float:
     """Row i of the arms with its reward, which stands for slot n (or n < 0, for none); 0, or a status"""
     rows = rows_at(p.arms)
-    dim = tracker(integers(p.trackers)[0 if p.disjoint == 0 else n]).dim
     p.fault_row = i
-    fault = row_fault(rows, line_of(rows, i), rows.features if rows.arms != 0 else dim)
+    fault = row_fault(rows, line_of(rows, i))
     if fault == 0 and not abs(reals(rows.y)[i]) < LARGEST:
         fault = NOT_FINITE
     if fault == 0 and rows.arms == 0:  # whatever is refused is refused before draws are made
@@ -234,7 +233,7 @@ def learn_row(p: Any, i: int, n: int) -> float:
     single, line = expand(p, rows, i), 0 if rows.arms != 0 else i
     if rows.units != 0:
         u = units(rows.units)
-        if not has_room(tracker(integers(p.trackers)[0 if p.disjoint == 0 else n]), single, line):
+        if not has_room(tracker(integers(p.trackers)[0 if p.disjoint == 0 else n]), single, line, 1):
             p.model = 0 if p.disjoint == 0 else n
             return float(NO_ROOM)
         if u.n <= u.rewards:  # a reward of what was never offered here
@@ -293,7 +292,7 @@ def play(p: Any, i: int, n: int) -> float:
         status = 0.0
         if rows.units != 0:
             p.model = slots[k] if p.disjoint != 0 else 0
-            if has_room(tracker(integers(p.trackers)[p.model]), single, place):
+            if has_room(tracker(integers(p.trackers)[p.model]), single, place, 1):
                 note_reward(units(rows.units), y[line])
                 if still and ready and p.disjoint == 0 and rows.arms == 0:
                     single, place = rows_at(rows.scratch), k
@@ -329,7 +328,7 @@ def open_arms(p: Any, i: int, n: int) -> float:
             slots[k] = -2 - slots[k] if slots[k] < -1 else slots[k]
         return 0.0
     for k in range(n):
-        fault = row_fault(rows, k, tracker(t).dim)
+        fault = row_fault(rows, k)
         if fault != 0:
             p.fault_row = k
             return -float(fault)
@@ -366,7 +365,7 @@ def is_same(p: Any, i: int, n: int) -> float:
     w, rows = width(integers(p.widths)[0]), rows_at(p.arms)
     if w.same == 0:
         return 1.0
-    if row_fault(rows, i, tracker(integers(p.trackers)[0]).dim) != 0:  # whoever learns it will say so
+    if row_fault(rows, i) != 0:  # whoever learns it will say so
         return 0.0
     if rows.units != 0:
         return call(w.same, integers(p.trackers)[0], w.address, scaled(rows, i, 1).address, 0, n, 0, 0.0)

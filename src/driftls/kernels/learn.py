@@ -111,8 +111,10 @@ def store(history: Any, c: Any, slot: int, rows: Any, i: int) -> None:
 
 
 @inner
-def has_room(t: Any, rows: Any, i: int) -> bool:
-    """Whether row i of the block can be taken at once: draws, tables and a place in the history are ready for it"""
+def has_room(t: Any, rows: Any, i: int, behind: int) -> bool:
+    """Whether row i of the block, with so many constants behind it, can be taken at once: draws, tables and a place in the
+    history are ready for it
+    """
     c = counts(t.counts)
     draws = (t.steps if t.draws != 0 else 0) + (1 if c.kind == RESERVOIR else 0)
     if integers(t.cursor)[0] + draws > t.tape_size:
@@ -127,7 +129,7 @@ def has_room(t: Any, rows: Any, i: int) -> bool:
     if c.held >= history.count and (c.kind == GROWING or c.held < c.capacity):
         return False
     _, _, n = row(rows, i)
-    return rows.sparse == 0 or c.used + n <= history.room
+    return rows.sparse == 0 or c.used + n + behind <= history.room
 
 
 @inner
@@ -141,7 +143,7 @@ def all_fit(t: Any, rows: Any, i: int, n: int) -> bool:
     if c.kind != GROWING:  # a bounded history asks for no more than it may have, piece by piece
         return True
     history = rows_at(t.history)
-    nnz = integers(rows.stop)[n - 1] - integers(rows.start)[i] if rows.sparse != 0 else 0
+    nnz = integers(rows.stop)[n - 1] - integers(rows.start)[i] + count if rows.sparse != 0 else 0
     return c.held + count <= history.count and (rows.sparse == 0 or c.used + nnz <= history.room)
 
 
@@ -162,7 +164,7 @@ def check(t: Any, rows: Any, i: int, n: int) -> int:
     seen, y = counts(t.counts).seen, reals(rows.y)
     for k in range(i, n):
         t.fault_row = k
-        fault = row_fault(rows, k, t.dim)
+        fault = row_fault(rows, k)
         if fault == 0 and not abs(y[k]) < LARGEST_Y:
             return NOT_FINITE
         if fault == 0 and rows.units == 0:  # else the row is yet to be standardised
@@ -253,7 +255,7 @@ def learn(t: Any, i: int, n: int) -> float:
             return float(NO_ROOM)
     for k in range(i, n):
         t.done = k
-        if not has_room(t, rows, k):
+        if not has_room(t, rows, k, 1 if rows.units != 0 else 0):
             return float(NO_ROOM)
         if rows.units != 0:
             u = units(rows.units)
@@ -369,7 +371,7 @@ def predict(t: Any, i: int, n: int) -> float:
     rows, out = rows_at(t.block), reals(t.out)
     for k in range(i, n):
         t.fault_row = k
-        fault = row_fault(rows, k, t.dim)
+        fault = row_fault(rows, k)
         if fault != 0:
             return float(fault)
         if rows.units != 0:

@@ -104,29 +104,28 @@ def rank_one(x: Any, at: Any, n: int, sparse: int, weight: float, dim: int, gram
 
 
 @inner
-def index_fault(rows: Any, i: int, dim: int) -> int:
-    """0 if row i lies within its arrays and its indices increase within 0 ... dim - 1, else what is wrong"""
+def index_fault(rows: Any, i: int) -> int:
+    """0 if row i lies within its arrays and its indices increase within those of its features, else what is wrong"""
     if rows.sparse == 0:
         return 0
-    start, stop = integers(rows.start)[i], integers(rows.stop)[i]
+    start, stop, dim = integers(rows.start)[i], integers(rows.stop)[i], rows.dim if rows.arms == 0 else rows.features
     if not 0 <= start <= stop <= rows.room:
         return BAD_POINTER
-    at, n, falls = indices(rows.indices + 4 * start), stop - start - rows.behind, 0
+    at, n, falls = indices(rows.indices + 4 * start), stop - start, 0
     for p in range(1, n):  # looking at pairs alone lets the processor take many at once
         falls += 1 if at[p] <= at[p - 1] else 0
     if n == 0 or (falls == 0 and at[0] >= 0 and at[n - 1] < dim):
         return 0
-    own = n - (1 if rows.behind == 0 and at[n - 1] == dim - 1 and rows.constant != 0 else 0)
-    for p in range(own):  # the index of a model's constant is none that a row may have
-        if at[p] < 0 or at[p] >= dim - (n - own):
+    for p in range(n):
+        if at[p] < 0 or at[p] >= dim:
             return BAD_INDEX
     return UNSORTED
 
 
 @inner
-def row_fault(rows: Any, i: int, dim: int) -> int:
+def row_fault(rows: Any, i: int) -> int:
     """0 if row i can be used, else what is wrong with it"""
-    fault = index_fault(rows, i, dim)
+    fault = index_fault(rows, i)
     if fault == 0:
         x, _, n = row(rows, i)
         if not norm2(x, n) < LARGEST * LARGEST:
@@ -135,10 +134,10 @@ def row_fault(rows: Any, i: int, dim: int) -> int:
 
 
 @entry
-def first_fault(rows: Any, i: int, n: int) -> float:
-    """0 if rows 0 ... n - 1 can be used (with features below i), else 8 times a bad one's number from 1, plus the fault"""
+def first_fault(rows: Any, n: int) -> float:
+    """0 if rows 0 ... n - 1 can be used, else 8 times a bad one's number from 1, plus the fault"""
     for k in range(n):
-        fault = row_fault(rows, k, i)
+        fault = row_fault(rows, k)
         if fault != 0:
             return 8.0 * (k + 1) + fault
     return 0.0
@@ -152,7 +151,7 @@ def whole(address: int, kind: int, k: int) -> int:
 
 @entry
 def copy_in(rows: Any, i: int, n: int, g: Any) -> float:
-    """Copy rows i ... i + n - 1 of a caller's arrays (i < 0: the arrays are one row), each with the model's constant behind it
+    """Copy rows i ... i + n - 1 of a caller's arrays (i < 0: the arrays are one row)
 
     0; or OTHER_KIND, NO_ROOM (for n rows of rows.wanted values in all), or what is wrong with a pointer or an index.
     """
@@ -166,7 +165,7 @@ def copy_in(rows: Any, i: int, n: int, g: Any) -> float:
 @inner
 def copy_dense(rows: Any, i: int, n: int, g: Any) -> int:
     """Dense rows; where rows are kept sparse, what is not 0 of them"""
-    own, one, used = rows.dim - rows.constant, i < 0, 0
+    own, one, used = rows.dim, i < 0, 0
     fits = g.values_columns < 0 and g.values_rows == own if one else g.values_columns == own and i + n <= g.values_rows
     if not fits:
         return OTHER_KIND
@@ -176,11 +175,9 @@ def copy_dense(rows: Any, i: int, n: int, g: Any) -> int:
     for k in range(n):
         x = reals(g.values + 8 * own * (0 if one else i + k))
         if rows.sparse == 0:
-            to = reals(rows.values + 8 * rows.dim * k)
+            to = reals(rows.values + 8 * own * k)
             for j in range(own):
                 to[j] = x[j]
-            if rows.constant != 0:
-                to[own] = 1.0
         else:
             to, features = reals(rows.values), indices(rows.indices)
             integers(rows.start)[k] = used
@@ -188,7 +185,7 @@ def copy_dense(rows: Any, i: int, n: int, g: Any) -> int:
                 if x[j] != 0.0:
                     to[used], features[used] = x[j], j
                     used += 1
-            used = finish(rows, k, used)
+            integers(rows.stop)[k] = rows.room = used
     return 0
 
 
@@ -202,7 +199,7 @@ def copy_sparse(rows: Any, i: int, n: int, g: Any) -> int:
         return OTHER_KIND
     if not one and (g.starts_kind not in WHOLE or g.starts_columns >= 0 or i + n >= g.starts_rows):
         return OTHER_KIND
-    rows.wanted = entries + n if rows.sparse != 0 else n * rows.dim
+    rows.wanted = entries if rows.sparse != 0 else n * rows.dim
     if n > rows.count or (rows.sparse == 0 and rows.wanted > rows.space):
         return NO_ROOM
     if not one:
@@ -219,8 +216,8 @@ def copy_sparse(rows: Any, i: int, n: int, g: Any) -> int:
             if fault != 0:
                 return fault
         else:
-            if used + length + 1 > rows.space:
-                rows.wanted = length + 1 if n == 1 else rows.wanted
+            if used + length > rows.space:
+                rows.wanted = length if n == 1 else rows.wanted
                 return NO_ROOM
             integers(rows.start)[k] = used
             x, to, features = (
@@ -237,29 +234,18 @@ def copy_sparse(rows: Any, i: int, n: int, g: Any) -> int:
                 for p in range(length):
                     j = long_at[p]
                     to[p], features[p] = x[p], j if 0 <= j <= MOST else -1
-            used = finish(rows, k, used + length)
+            used += length
+            integers(rows.stop)[k] = rows.room = used
         first = last
     return 0
 
 
 @inner
-def finish(rows: Any, k: int, used: int) -> int:
-    """Row k ends here; how many entries there are now"""
-    if rows.constant != 0:
-        reals(rows.values)[used], indices(rows.indices)[used] = 1.0, rows.dim - 1
-        used += 1
-    integers(rows.stop)[k] = rows.room = used
-    return used
-
-
-@inner
 def spread(rows: Any, k: int, first: int, last: int, g: Any) -> int:
     """A sparse row, where rows are kept dense"""
-    x, to, before, own = reals(g.values), reals(rows.values + 8 * rows.dim * k), -1, rows.dim - rows.constant
+    x, to, before, own = reals(g.values), reals(rows.values + 8 * rows.dim * k), -1, rows.dim
     for j in range(own):
         to[j] = 0.0
-    if rows.constant != 0:
-        to[own] = 1.0
     for p in range(first, last):
         j = whole(g.indices, g.indices_kind, p)
         if not 0 <= j < own:

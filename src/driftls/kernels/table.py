@@ -131,7 +131,7 @@ def learned(p: Any, rows: Any, i: int, n: int) -> float:
     if p.table == CROSSED:  # theta has its stamps; the widths of the row's features alone have changed
         _, at, length = row(rows, i // max(rows.arms, 1))
         stamps = reals(p.table_stamps)
-        for q in range(length - rows.behind):
+        for q in range(length):
             stamps[at[q]] = -1.0
         return 0.0
     slot = integers(p.slots)[n]
@@ -151,6 +151,7 @@ def learned(p: Any, rows: Any, i: int, n: int) -> float:
         for q in range(length):
             j = q if rows.sparse == 0 else at[q]
             square[p.table_lanes * j] = spread_of(w, j)
+        square[p.table_lanes * (w.dim - 1)] = spread_of(w, w.dim - 1)  # the constant, which every row has
     return 0.0
 
 

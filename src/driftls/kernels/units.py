@@ -153,24 +153,15 @@ def new_features(u: Any, x: Any) -> None:
 
 
 @inner
-def kind(u: Any, j: int) -> int:
-    """The feature whose unit feature j has"""
-    return j if u.period == 0 else j % u.period
-
-
-@inner
 def note_sparse(u: Any, x: Any, at: Any, n: int) -> int:
     """Count the features of a sparse row, and how many of them are centred
 
     What the record has is read once, since to the compiler any write could change it.
     """
     count, squares, sums, limit = reals(u.count), reals(u.squares), reals(u.sums), reals(u.limit)
-    dim, period, every, seen, mean, centred = u.dim, u.period, u.every, u.n + 1.0, reals(u.means), 0
+    period, every, seen, mean, centred = u.period, u.every, u.n + 1.0, reals(u.means), 0
     for p in range(n):
-        j, square = at[p], x[p] * x[p]
-        if j == dim:
-            continue
-        j = j if period == 0 else j % period
+        j, square = at[p] if period == 0 else at[p] % period, x[p] * x[p]
         k = j * every
         if count[k] == 0.0 or not abs(x[p]) > SMALLEST:
             note_one(u, j, x[p])
@@ -214,9 +205,9 @@ def note_new(u: Any, rows: Any, i: int) -> None:
     """A row that was never offered is learned: its features that were never seen get their units, as a look goes by those"""
     x, at, n = row(rows, i)
     for p in range(n):
-        j = at[p]
-        if j != u.dim and reals(u.count)[kind(u, j) * u.every] == 0.0:
-            note_one(u, kind(u, j), x[p])
+        j = at[p] if u.period == 0 else at[p] % u.period
+        if reals(u.count)[j * u.every] == 0.0:
+            note_one(u, j, x[p])
 
 
 @inner
@@ -334,20 +325,15 @@ def measured(u: Any, j: int, x: float) -> float:
 @inner
 def scale(u: Any, x: Any, at: Any, n: int, to: Any) -> None:
     """Standardise a sparse row, in place or to another; what it lacks stays 0"""
-    count, unit, mean = reals(u.count), reals(u.unit), reals(u.means)
-    dim, period, every, constant = u.dim, u.period, u.every, u.constant
+    count, unit, mean, period, every = reals(u.count), reals(u.unit), reals(u.means), u.period, u.every
     for p in range(n):
-        j = at[p]
-        if j == dim:
-            to[p] = constant
-            continue
-        k = (j if period == 0 else j % period) * every
+        k = (at[p] if period == 0 else at[p] % period) * every
         to[p] = (x[p] - mean[k]) * unit[k] if count[k] >= FEW else measured(u, k, x[p])
 
 
 @inner
-def scaled_dense(u: Any, x: Any, to: Any, n: int) -> None:
-    """Standardise a dense row of n numbers, the constant among them"""
+def scaled_dense(u: Any, x: Any, to: Any) -> None:
+    """Standardise a dense row"""
     unit, mean = reals(u.unit), reals(u.means)
     if any_beyond(u, x, FEW):
         for j in range(u.dim):
@@ -355,24 +341,27 @@ def scaled_dense(u: Any, x: Any, to: Any, n: int) -> None:
     else:
         for j in range(u.dim):
             to[j] = (x[j] - mean[j]) * unit[j]
-    if n > u.dim:
-        to[u.dim] = u.constant
 
 
 @inner
 def scaled(rows: Any, i: int, n: int) -> Any:
-    """Rows i ... i + n - 1 in a place of their own, standardised; the caller's stay as they are"""
+    """Rows i ... i + n - 1 in a place of their own, standardised, with the constant behind; the caller's stay as they are"""
     out, u, used = rows_at(rows.scratch), units(rows.units), 0
     for k in range(n):
         x, at, length = row(rows, i + k)
+        to, features = reals(out.values + 8 * used), indices(out.indices + 4 * used)
         if rows.sparse == 0:
-            scaled_dense(u, x, reals(out.values + 8 * used), length)
+            scaled_dense(u, x, to)
         else:
-            features = indices(out.indices + 4 * used)
             for p in range(length):
                 features[p] = at[p]
-            integers(out.start)[k], integers(out.stop)[k] = used, used + length
-            scale(u, x, at, length, reals(out.values + 8 * used))
+            scale(u, x, at, length, to)
+        if u.intercept != 0:
+            to[length] = u.constant
+            if rows.sparse != 0:
+                features[length] = u.dim
+            length += 1
+        integers(out.start)[k], integers(out.stop)[k] = used, used + length
         reals(out.y)[k] = reals(rows.y)[i + k] - u.offset
         used += length
     return out

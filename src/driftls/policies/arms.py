@@ -109,7 +109,7 @@ def look_at(rows: Any, called: str = "arm") -> None:
     stage = Stage(dim)
     stage.start(not isinstance(users, np.ndarray))
     stage.take(as_rows(users, dim, "arms"))
-    if code := int(first_fault(stage.frame, dim, count)):
+    if code := int(first_fault(stage.frame, 0, count)):
         raise fault(code % 8, f"arm {code // 8 - 1}" if called == "arm" else called, dim)
 
 

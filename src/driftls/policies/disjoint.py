@@ -202,7 +202,7 @@ class DisjointLinUCB(Policy):
     def _take_many(self, rows: Any, count: int, names: Any, first: Any) -> None:
         models = self._models
         self._take_rows(rows, count)
-        models.look_at(models.stage.inner, first.size)
+        models.look_at(first.size)
         self._offer(names)
         if not models.table.filled and first.size * 256 >= PAYS_AFTER * self.dim:
             self._fill_table()
@@ -246,7 +246,7 @@ class DisjointLinUCB(Policy):
             if models.table.again():
                 self._fill_table()
             return
-        models.look_at(models.stage.inner, 1)
+        models.look_at(1)
         models.room(len(names))
         models.table.leave()
         self._index.offer(names, self._open_model)
@@ -261,7 +261,7 @@ class DisjointLinUCB(Policy):
         models, pool = self._models, self._models.table.pool
         kind = models[self._index.slot_of[pool[0]]].width.table()
         self._positions = {name: k for k, name in enumerate(pool)}
-        models.table.fill(kind, models.stage.inner, len(pool), models.stage.values.size)
+        models.table.fill(kind, self.tracker.inner, len(pool), models.stage.values.size)
 
     # -- models --------------------------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class DisjointLinUCB(Policy):
             models.units = Units(
                 self.dim, sparse=sparse, scale=tracker.scale, intercept=tracker.intercept, constant=constant
             )
-        models.take_rows(sparse, tracker.intercept)
+        models.take_rows(sparse)
 
     def _decide(self, sparse: bool, arms: int) -> Tracker:
         """Choose tracker and width: what is exact where that is affordable, and no worse than exact where it is not."""

@@ -104,6 +104,8 @@ class Models:
         """Have room for the scores of so many arms."""
         if arms > self.slots.size:
             self._make_slots(2 * arms)
+            if not self.disjoint:
+                self.stage.together(2 * arms)
             for model in self.each():
                 model.width.reserve(2 * arms)
 
@@ -113,9 +115,9 @@ class Models:
         self.need = self.width.draws(dim) + 1
         self._make_slots(self.slots.size)
 
-    def take_rows(self, sparse: bool | None, constant: bool = False) -> None:
+    def take_rows(self, sparse: bool | None) -> None:
         """Rows are dense, or sparse, from now on; None: the first ones will tell."""
-        self.stage = Stage(self.dim, constant=constant)
+        self.stage = Stage(self.dim, 1 if self.disjoint else self.slots.size)
         if sparse is not None:
             self.stage.start(sparse)
             if self.units is not None:
@@ -153,9 +155,9 @@ class Models:
 
     # -- calls of kernels ----------------------------------------------------------------------------------------
 
-    def look_at(self, features: int, count: int) -> None:
+    def look_at(self, count: int) -> None:
         """Refuse rows of the stage that no kernel should read."""
-        if code := int(first_fault(self.stage.frame, features, count)):
+        if code := int(first_fault(self.stage.frame, 0, count)):
             self.frame["fault_row"] = code // 8 - 1
             raise self.fault(code % 8)
 

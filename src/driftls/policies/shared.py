@@ -184,15 +184,15 @@ class SharedPolicy(Policy):
     # -- rows on their way to kernels ----------------------------------------------------------------------------
 
     def _take(self, rows: Any, count: int, names: Any) -> None:
-        self._stage(rows, count, recurring=names is not None)
+        self._stage(rows, count, count, recurring=names is not None)
         if self._models.width.keeps_arms:
             self._give_slots(count, names)
 
     def _take_many(self, rows: Any, count: int, names: Any, first: Any) -> None:
         """Copy the rows of many rounds to the stage, and look at all of them before the first is played."""
         total = rows.shape[0]
-        rows = self._stage(rows, total, recurring=names is not None)
-        self._models.look_at(*(rows.row.shape[::-1] if self._crossed.on else (self._models.stage.inner, total)))
+        rows = self._stage(rows, count, total, recurring=names is not None)
+        self._models.look_at(rows.row.shape[0] if self._crossed.on else total)
         if self.width.keeps_arms:
             self._give_slots(count, names)
         if self._crossed.on and first.size >= TABLE_FROM:
@@ -202,13 +202,15 @@ class SharedPolicy(Policy):
         if names is not None:
             self._index.note(names, self._models.rounds - 1)
 
-    def _stage(self, rows: Any, count: int, *, recurring: bool, whole: bool = False) -> Any:
-        """Copy arms (whole: a row for each) to where kernels read them, as they are returned; the first ones decide a lot."""
+    def _stage(self, rows: Any, arms: int, count: int, *, recurring: bool, whole: bool = False) -> Any:
+        """Copy so many rows, of so many arms a round, to where kernels read them (whole: a row for each arm), and return them
+        as they are there; the first ones decide what the model is.
+        """
         models = self._models
         if models.stage.sparse is None:
             self._begin(rows, recurring)
-        if count > models.slots.size:
-            models.room(count)
+        if arms > models.slots.size:
+            models.room(arms)
         if self._user:
             rows = self._inside(rows)
         rows = plain_rows(rows, models.dim) if whole else rows
@@ -222,7 +224,7 @@ class SharedPolicy(Policy):
         if names is None:
             models.slots[:count] = -1
             return
-        models.look_at(models.stage.inner, count)
+        models.look_at(count)
         new, slot_of = self._index.offer(names, self._open_slot, models.rounds), self._index.slot_of
         models.slots[:count] = [slot_of[name] for name in names]
         if new:
@@ -246,11 +248,11 @@ class SharedPolicy(Policy):
 
     def _question(self, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
         rows, count, names = self._round(arms, items, ids)
-        self._stage(rows, count, recurring=names is not None, whole=whole)
+        self._stage(rows, count, count, recurring=names is not None, whole=whole)
         self._models.table.leave()  # which has rounded otherwise
         if self.width.keeps_arms:
             if names is not None:
-                self._models.look_at(self._models.stage.inner, count)
+                self._models.look_at(count)
             self._models.slots[:count] = -1 if names is None else [self._slot(name, k) for k, name in enumerate(names)]
         return count
 
@@ -310,7 +312,7 @@ class SharedPolicy(Policy):
         tracker.held = True
         models.put(0, model)
         models.units = tracker.units
-        models.take_rows(bool(tracker.sparse), tracker.intercept)
+        models.take_rows(bool(tracker.sparse))
         self._crossed.open(model.width)
 
     def _grow_models(self) -> None:

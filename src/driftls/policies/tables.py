@@ -130,7 +130,7 @@ class CrossedStage:
         count, self.on = len(users.start) - 1, True
         stage.lines(count * blocks.size)  # a reward for each arm
         stage.take(users, 0, count)
-        self._have_room(2 * stage.values.size)
+        self._have_room(2 * stage.values.size + 1)
         known, dim, shared = self.table.pool or (blocks, 0, False)
         if (dim, shared) == (users.dim, arms.shared) and (known is blocks or np.array_equal(known, blocks)):
             if self.table.again():
@@ -138,7 +138,7 @@ class CrossedStage:
             return True
         self.table.leave((blocks, users.dim, arms.shared))
         shifts = users.dim * (blocks + arms.shared)
-        stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=users.dim, behind=stage.constant)
+        stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=users.dim)
         return True
 
     def fill(self, arms: CrossedArms, stage: Stage) -> None:
@@ -148,5 +148,5 @@ class CrossedStage:
     def leave(self, stage: Stage) -> None:
         """The rows that come now are those of arms."""
         self.on = False
-        stage.frame.set(arms=0, behind=0)
+        stage.frame["arms"] = 0
         self.table.leave()

@@ -79,7 +79,7 @@ class Machine(Saveable):
     def _blank(self) -> None:
         """No row is here yet: the first one tells whether rows are dense or sparse."""
         self.frame, self.held = Frame(TRACKER), False  # held: by a policy, which has its addresses
-        self._stage = Stage(self.dim, constant=self.intercept)
+        self._stage = Stage(self.dim)
         self.units: Units | None = None
         self._keep(State(self.frame, {}, {}, (*NUMBERS, *self.numbers)))
 
@@ -146,7 +146,7 @@ class Machine(Saveable):
     @property
     def inner(self) -> int:
         """Coordinates that are learned: the features, and the intercept."""
-        return self._stage.inner
+        return self.dim + self.intercept
 
     def measure(self, units: Units, *, own: bool = False) -> None:
         """Measure features by these units, which a policy with one model an arm has for all of them."""
@@ -182,7 +182,7 @@ class Machine(Saveable):
             if sparse is not None:
                 self.refresh()
                 self.history.grow(before, dim)
-            self.dim, self._stage, self._target = dim, Stage(dim, constant=self.intercept), None
+            self.dim, self._stage, self._target = dim, Stage(dim), None
             if sparse is None:
                 return
             self._stage.start(sparse)
@@ -227,7 +227,9 @@ class Machine(Saveable):
         kept, nnz = piece if history.evicts else count, 0
         if rows["sparse"]:
             start, stop = rows.arrays["start"], rows.arrays["stop"]
-            nnz = int((stop[first : first + kept] - start[first : first + kept]).sum())
+            nnz = (
+                int((stop[first : first + kept] - start[first : first + kept]).sum()) + kept
+            )  # perhaps with a constant
         history.reserve(kept, nnz)
         self._follow_history()
         if rows is not self._stage.frame:  # those of a policy, which does not come by `_learn`
