@@ -10,6 +10,8 @@ What a sparse row lacks stays 0. So a feature is centred as long as every row ha
 look puts it back. Crosses have the units of the user's features. They are centred where each block has a constant of its own,
 behind the user's features: then whatever all users have is measured from its mean, and a constant of theirs is 0.
 
+A policy may give features that turned out to matter smaller units, x' times a weight (policies/evidence.py).
+
 A dense feature whose spread is below three millionths of its size counts as constant. m and v are frozen between two
 *looks*, which come when n has grown by a quarter (by six tenths from 100 rows on), or when a value beyond three times its
 feature's size makes the unit twice as large and n has grown by 5%; by six tenths for a feature seen less than ten times,
@@ -39,7 +41,7 @@ PER_LINE = 8  # numbers in a cache line: where rows are sparse, a feature's lie 
 LARGEST = {"offset": 1e75, "reward_sum": 1e100, "reward_squares": 1e200}  # in a file; no reward is beyond 1e75
 UNLIMITED = 1e300  # no square that is learned is so large
 NUMBERS = ("n", "next_look", "soonest", "constant", "offset", "rewards", "reward_sum", "reward_squares")
-ARRAYS = ("count", "squares", "unit", "limit", "sums", "means")
+ARRAYS = ("count", "squares", "unit", "limit", "sums", "means", "weight")
 POOL = ("pool_count", "pool_squares", "pool_sums", "pool_jumped")
 
 
@@ -163,7 +165,7 @@ class Units:
 
     def _unseen(self, first: int) -> None:
         """Features from this one on are new; where nothing is scaled, none is ever seen for the first time."""
-        self.arrays["unit"][first:] = 1.0
+        self.arrays["unit"][first:] = self.arrays["weight"][first:] = 1.0
         if not self.scale:
             self.arrays["limit"][first:], self.arrays["count"][first:] = UNLIMITED, 1.0
 
@@ -201,10 +203,17 @@ class Units:
             return slice(None)
         return np.append(known, self.dim) if self.intercept else known
 
-    def look(self, constant: float | None = None, *, force: bool = False) -> Change | None:
-        """New units from all that was seen; None where they are hardly others than the old ones (unless forced)."""
+    def look(
+        self, constant: float | None = None, weights: Vector | None = None, *, force: bool = False
+    ) -> Change | None:
+        """New units from all that was seen; None where they are hardly others than the old ones (unless forced).
+
+        weights: of the `known` features, by which their units are smaller from now on.
+        """
         frame, arrays, at = self.frame, self.arrays, self.known
-        n, force = frame["n"], force or frame["asked"] == kernels.AT_ONCE
+        n, force = frame["n"], force or weights is not None or frame["asked"] == kernels.AT_ONCE
+        if weights is not None:
+            arrays["weight"][at] = weights
         frame.set(
             asked=0, soonest=SOONEST * n, next_look=max(n + 1.0, np.ceil((GROWTH if n < LATER else LATER_GROWTH) * n))
         )
@@ -274,6 +283,7 @@ class Units:
         refuse(self.block and (period < 2 or self.dim % period or not self.intercept), "constants")
         kept, found = self._kept.read(numbers, arrays)
         refuse(not (kept["constant"] > 0.0 and (found["unit"] > 0.0).all()), "unit")
+        refuse(not (found["weight"] > 0.0).all(), "weight")
         refuse(not (found["count"] >= 0.0).all(), "count")
         for name, largest in LARGEST.items():
             refuse(abs(kept[name]) > largest, name)

@@ -1,4 +1,4 @@
-"""The ridge from the data where a tracker forgets: found over a window as over all rows, and left alone with a discount."""
+"""The ridge from the data: of each feature; where a tracker forgets, as over all rows in a window, and not with a discount."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 
 from driftls.history import Window
 from driftls.policies import DisjointLinUCB
+from driftls.policies.evidence import ANCHOR, next_weights
 from driftls.trackers import RLS, SAGA
 from driftls.widths import CentredWidth, ExactWidth
 
@@ -56,3 +57,51 @@ def test_the_noise_is_that_of_rows_held_where_rewards_have_grown():
         policy.choose(x, ids=[0])
         policy.learn(x, (1.0 if n < 1000 else 100.0) * float(x @ theta + rng.normal()), arm=0, ids=[0])
     assert abs(policy.kappa / policy.sigmas - 100.0) < 15.0
+
+
+def where_half_matter(rounds, **settings):
+    """A policy over features of many sizes, of which the first half tells arms apart."""
+    rng = np.random.default_rng(5)
+    policy, theta = DisjointLinUCB(DIM, seed=0, **settings), rng.normal(size=(ARMS, DIM)) * (np.arange(DIM) < DIM // 2)
+    users, sizes = rng.normal(size=(rounds, DIM)), 10.0 ** rng.uniform(-3, 3, DIM)
+    policy.play(users * sizes, users @ theta.T + rng.normal(size=(rounds, ARMS)), ids=list(range(ARMS)))
+    return policy
+
+
+def test_features_that_matter_weigh_more():
+    weights = where_half_matter(2000).units.arrays["weight"]
+    assert weights[: DIM // 2].min() > 1.5 * weights[DIM // 2 :].max()
+
+
+def test_weights_need_exact_models():
+    policy = where_half_matter(500, tracker=SAGA(DIM, seed=0))
+    assert policy.strength.ridge != 4.0
+    assert (policy.units.arrays["weight"] == 1.0).all()
+
+
+def test_weights_are_those_of_the_rule_and_stay_in_a_file(tmp_path):
+    policy, ridge, sigma2 = where_half_matter(700), 2.0, 1.5
+    now, models = policy.units.arrays["weight"] ** 2, policy._models.each()
+    freedom, size = np.zeros(DIM), np.zeros(DIM)
+    for tracker, _ in models:
+        matrix, moment = tracker.sums()
+        inverse = np.linalg.inv(matrix)
+        freedom += 1.0 - policy.strength.ridge * np.diag(inverse)[:DIM]
+        size += (inverse @ moment)[:DIM] ** 2
+    anchor = ANCHOR * ARMS
+    expected = (now * ridge * size / sigma2 + anchor) / (freedom + anchor)
+    assert np.allclose(next_weights(models, policy.units, ridge, sigma2) ** 2, expected, rtol=1e-6)
+    policy.save(tmp_path / "policy.driftls")
+    same = DisjointLinUCB.load(tmp_path / "policy.driftls")
+    assert np.array_equal(same.units.arrays["weight"], policy.units.arrays["weight"])
+
+
+def test_a_large_weight_is_no_growth_that_asks_for_a_look():
+    policy, looks = where_half_matter(2000), []
+    units, rng = policy.units, np.random.default_rng(6)
+    take = units.look
+    units.look = lambda *args, **more: looks.append(1) or take(*args, **more)
+    spread = units.arrays["weight"] / units.arrays["unit"]
+    for x in rng.normal(size=(600, DIM)) * spread:
+        policy.choose(x, ids=list(range(ARMS)))
+    assert len(looks) <= 1

@@ -77,7 +77,8 @@ def around(u: Any, j: int, mean: float) -> float:
 def has_grown(u: Any, j: int, count: float, n: float) -> bool:
     """Whether the feature at place j would get a larger unit at a look after n rows"""
     square, mean = reals(u.squares)[j] / count, origin(u, j, n)
-    return (square - mean * mean * known_share(n)) * reals(u.unit)[j] ** 2 > GROWN
+    spread = square - mean * mean * known_share(n)
+    return spread * reals(u.unit)[j] ** 2 > GROWN * reals(u.weight)[j] ** 2
 
 
 @inner
@@ -266,7 +267,7 @@ def next_units(u: Any, i: int, n: int) -> float:
             spread = square - mean[p] * mean[p] * share
             if u.every != 1 and square - mean[p] * mean[p] <= CONSTANT * square:  # no spread that will show soon
                 spread = 0.0
-            unit[p] = 1.0 / np.sqrt(spread if spread > CONSTANT * square else square)
+            unit[p] = reals(u.weight)[k] / np.sqrt(spread if spread > CONSTANT * square else square)
             reals(u.limit)[k] = max(reals(u.limit)[k], JUMP * square)
         scales[p], shift[p] = unit[p] / old, (old_mean - mean[p]) * unit[p]
         grown[p] = scales[p] ** 2

@@ -15,7 +15,7 @@ from driftls.kernels.learn import ATTEND, LOOK
 from driftls.kernels.records import POLICY
 from driftls.kernels.rows import NO_ROOM, first_fault
 from driftls.persistence import checked, expect, whole
-from driftls.policies.evidence import Strength, can_adapt, next_strength
+from driftls.policies.evidence import Strength, can_adapt, next_strength, next_weights
 from driftls.policies.tables import ScoreTable
 from driftls.schedules import ridge
 from driftls.stage import Stage
@@ -264,15 +264,17 @@ class Models:
 
     @unbroken()
     def _look(self) -> None:
-        """Take other units, and, where it is estimated, another ridge; rewrite what was learned."""
-        units, models, strength = self.units, self.each(), self.strength
+        """Take other units, and, where they are estimated, other ridges; rewrite what was learned."""
+        units, models, strength, weights = self.units, self.each(), self.strength, None
         assert units is not None
         learned = [model for model in models if len(model.tracker)]
         if strength is not None and self.first is not None and self.frame["learned"] >= 4.0:
             sigma2 = self.frame["errors"] / self.frame["learned"] or 1.0
             strength = next_strength(learned, strength, self.first, sigma2, both=self.disjoint)
+            if self.disjoint:
+                weights = next_weights(learned, len(models), units, strength.ridge, sigma2)
         moved = strength is not None and strength != self.strength
-        change = units.look(strength.constant if strength is not None else None, force=moved)
+        change = units.look(strength.constant if strength is not None else None, weights, force=moved)
         if moved and strength is not None:
             self.strength = strength
             for model in models:

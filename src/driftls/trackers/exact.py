@@ -163,10 +163,14 @@ class RLS(SummingTracker):
             return float(self._state["inverse"][j, j])
 
     def freedom(self) -> float:
-        """Effective degrees of freedom of the coefficients, sum_j (1 - ridge M_jj), where M = (A + ridge I)^-1."""
+        """Effective degrees of freedom of the coefficients together."""
+        return float(self.freedoms().sum())
+
+    def freedoms(self, at: Any = slice(None)) -> NDArray[np.float64]:
+        """Effective degrees of freedom of each coefficient, 1 - ridge M_jj, where M = (A + ridge I)^-1; `at`: of these."""
         with self.lock:
-            free = 1.0 - self.frame["ridge_now"] * np.diag(self._state["inverse"])[: self.dim]
-            return float(np.clip(free, 0.0, 1.0).sum())
+            free: NDArray[np.float64] = 1.0 - self.frame["ridge_now"] * np.diag(self._state["inverse"])[: self.dim][at]
+            return np.clip(free, 0.0, 1.0)
 
     def set_ridge(self, schedule: Any, *, rewrite: bool = True) -> None:
         super().set_ridge(schedule)
