@@ -503,8 +503,8 @@ def test_ctrl_c_saves_what_was_done_so_far_and_says_so(tmp_path):
         *(part for name in ("random", "linucb", "linucb-auto", "flinucb-saga") for part in ("--policy", name)),
         "--json",
     ]
-    for pause in (3.0, 10.0, 30.0):  # on a busy machine the first lines may not be played after the first
-        runs = tmp_path / f"runs-{pause:.0f}"
+    for pause in (0.25 * 2.0**k for k in range(8)):  # on a busy machine no line may be played after the first ones
+        runs = tmp_path / f"runs-{pause}"
         process = subprocess.Popen(
             [*command, "--out", str(runs)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -90,7 +90,7 @@ def test_weights_are_those_of_the_rule_and_stay_in_a_file(tmp_path):
         size += (inverse @ moment)[:DIM] ** 2
     anchor = ANCHOR * ARMS
     expected = (now * ridge * size / sigma2 + anchor) / (freedom + anchor)
-    assert np.allclose(next_weights(models, policy.units, ridge, sigma2) ** 2, expected, rtol=1e-6)
+    assert np.allclose(next_weights(models, ARMS, policy.units, ridge, sigma2) ** 2, expected, rtol=1e-6)
     policy.save(tmp_path / "policy.driftls")
     same = DisjointLinUCB.load(tmp_path / "policy.driftls")
     assert np.array_equal(same.units.arrays["weight"], policy.units.arrays["weight"])

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from driftls.errors import DivergenceError, InputError, SettingsError
-from driftls.history import Mapped
+from driftls.history import Growing, Mapped, Reservoir, Window
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.testing.policies import played, rounds
 from driftls.testing.trackers import same_snapshot
@@ -198,3 +198,24 @@ def test_a_copy_of_a_model_predicts_in_units_as_the_policy_does(kind):
     np.testing.assert_allclose(told, [5.0, 6.0], atol=0.1)
     scores = policy.scores(user, ids=["a", "b"])  # measured from the mean reward
     np.testing.assert_allclose(told[1] - told[0], scores[1] - scores[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("history", [Growing, lambda: Window(40), lambda: Reservoir(40)], ids=["all", "window", "some"])
+@pytest.mark.parametrize("entries", range(1, 10))
+def test_room_for_a_row_is_room_for_its_constant(entries, history):
+    # whatever fills an arena of sparse entries to the last one: a kernel that asked for too little asked for ever
+    rng = np.random.default_rng(entries)
+    X = sp.csr_array(
+        (rng.normal(size=600 * entries), np.tile(np.arange(entries), 600), np.arange(601) * entries), shape=(600, 12)
+    )
+    played, told = (
+        LinUCB(tracker=SAGA(12, seed=1, history=history()), width=DiagonalWidth(), seed=2) for _ in range(2)
+    )
+    rewards = rng.normal(size=(200, 3))
+    choices = played.play(X, rewards)
+    for n, k in enumerate(choices):
+        assert told.choose(X[3 * n : 3 * n + 3]) == k
+        told.learn(X[3 * n : 3 * n + 3], float(rewards[n, k]), arm=k)
+    tracker = SAGA(12, seed=1, history=history()).partial_fit(X, rng.normal(size=600))
+    assert len(played.tracker) == len(told.tracker) == 200
+    assert len(tracker) == 600
