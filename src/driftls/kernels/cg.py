@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from driftls.compiling.parts import entry, indices, inner, integers, reals
+from driftls.kernels.learn import coefficient
 from driftls.kernels.records import rows_at
 from driftls.kernels.rows import axpy, dot, norm2, row
 
@@ -39,9 +40,9 @@ def pack(t: Any, i: int, n: int) -> float:
 
 
 @inner
-def place(t: Any, j: int) -> int:
-    """Where coordinate j of a packed vector lies"""
-    return (j if t.features == 0 else indices(t.features)[j]) * max(t.stride, 1)
+def feature(t: Any, j: int) -> int:
+    """Which coordinate is the j-th of a packed vector"""
+    return j if t.features == 0 else indices(t.features)[j]
 
 
 @inner
@@ -96,7 +97,7 @@ def polish(t: Any, i: int, n: int) -> float:
     u, g, residual, y = reals(t.u), reals(t.g), reals(t.residual), reals(rows.y)
     theta, left = line(t, 0), line(t, 1)
     for j in range(rows.dim):
-        theta[j] = t.a * u[place(t, j)] + (t.b * g[place(t, j)] if t.b != 0.0 else 0.0)
+        theta[j] = coefficient(t, feature(t, j))
         left[j] = -t.ridge * theta[j]
     for k in range(n):
         x, at, length = row(rows, k)
@@ -113,7 +114,8 @@ def polish(t: Any, i: int, n: int) -> float:
         axpy(x, at, length, rows.sparse, residual[k], left)
         t.max_norm2, t.max_y2 = max(t.max_norm2, norm2(x, length)), max(t.max_y2, y[k] * y[k])
     for j in range(rows.dim):
-        u[place(t, j)], g[place(t, j)] = theta[j], left[j]
+        place = feature(t, j) * max(t.stride, 1)
+        u[place], g[place] = theta[j], left[j]
     t.p, t.q, t.a, t.b, t.forgotten = 1.0, 0.0, 1.0, 0.0, 0
     return explained
 

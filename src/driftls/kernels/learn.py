@@ -357,8 +357,16 @@ def ask(t: Any, rows: Any, k: int, m: int, stage: int) -> None:
 
 
 @inner
+def coefficient(t: Any, j: int) -> float:
+    """theta_j = a u_j + b g_j, whatever the scheme"""
+    place = j * max(t.stride, 1)
+    theta = t.a * reals(t.u)[place]
+    return theta if t.b == 0.0 else theta + t.b * reals(t.g)[place]
+
+
+@inner
 def mean_of(t: Any, x: Any, at: Any, n: int) -> float:
-    """theta . x, with theta_j = a u_j + b g_j whatever the scheme"""
+    """theta . x"""
     if t.b == 0.0:
         return t.a * dot(x, at, n, t.stride, reals(t.u))
     u, g = dot2(x, at, n, t.stride, reals(t.u), reals(t.g))
@@ -386,7 +394,6 @@ def predict(t: Any, i: int, n: int) -> float:
 @entry
 def read_theta(t: Any, i: int, n: int) -> float:
     """out[j] = theta_j for features i ... n - 1"""
-    u, g, out, every = reals(t.u), reals(t.g), reals(t.out), max(t.stride, 1)
     for j in range(i, n):
-        out[j] = t.a * u[j * every] + (t.b * g[j * every] if t.b != 0.0 else 0.0)
+        reals(t.out)[j] = coefficient(t, j)
     return 0.0

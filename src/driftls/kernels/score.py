@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from driftls.compiling.parts import call, gemm, inner, integers, part, reals
-from driftls.kernels.learn import mean_of
+from driftls.kernels.learn import coefficient, mean_of
 from driftls.kernels.records import tracker
 from driftls.kernels.rows import dot, row
 
@@ -116,7 +116,7 @@ def diagonal_score(t: Any, w: Any, rows: Any, i: int, n: int, out: int, x: float
 @part
 def crossed_score(t: Any, w: Any, rows: Any, i: int, n: int, out: int, x: float) -> float:
     """Scores of the arms of one user, without a row for each; w.spread 0: no width"""
-    scores, u, g, shifts = reals(out), reals(t.u), reals(t.g), integers(rows.shifts)
+    scores, shifts = reals(out), integers(rows.shifts)
     values, at, length = row(rows, i // rows.arms)
     own = length - rows.behind
     for k in range(n):
@@ -125,7 +125,7 @@ def crossed_score(t: Any, w: Any, rows: Any, i: int, n: int, out: int, x: float)
             shift = shifts[k] if block == rows.shared else 0
             for p in range(own if block < rows.shared else length):
                 j = at[p] + (shift if p < own else 0)
-                mean += values[p] * (t.a * u[j * t.stride] + t.b * g[j * t.stride])
+                mean += values[p] * coefficient(t, j)
                 if w.spread != 0:
                     square += values[p] * values[p] * spread_of(w, j)
         scores[k] = ucb(mean, square, x)

@@ -11,6 +11,7 @@ from typing import Any
 
 from driftls.compiling.parts import entry, inner, integers, part, reals
 from driftls.kernels.centred import at_zero, mean_of_rows, precision
+from driftls.kernels.learn import coefficient
 from driftls.kernels.records import counts, tracker, width
 from driftls.kernels.rows import row
 from driftls.kernels.score import spread_of, ucb
@@ -102,10 +103,9 @@ def fill_centred(p: Any, k: int, w: Any) -> None:
 def fill_column(p: Any, k: int, slot: int, all_lines: bool) -> None:
     """theta of the model of arm k, and (all lines) what a feature of size 1 adds to its squared width"""
     t, w = tracker(integers(p.trackers)[slot]), width(integers(p.widths)[slot])
-    u, g, every, lanes = reals(t.u), reals(t.g), max(t.stride, 1), p.table_lanes
-    theta, square = reals(p.table_theta + 8 * k), reals(p.table_square + 8 * k)
+    theta, square, lanes = reals(p.table_theta + 8 * k), reals(p.table_square + 8 * k), p.table_lanes
     for j in range(t.dim):
-        theta[lanes * j] = t.a * u[j * every] + t.b * g[j * every]
+        theta[lanes * j] = coefficient(t, j)
     if all_lines and p.table == FEATURES and w.spread != 0:
         for j in range(t.dim):
             square[lanes * j] = spread_of(w, j)
@@ -202,7 +202,7 @@ def pairs_score(p: Any, rows: Any, i: int, n: int, x: float) -> float:
 def crossed_table_score(p: Any, rows: Any, i: int, n: int, x: float) -> float:
     """Scores of the arms of one user, whose features stand in a block of each arm; lines are read when needed"""
     t, w = tracker(integers(p.trackers)[0]), width(integers(p.widths)[0])
-    u, g, shifts, stamps = reals(t.u), reals(t.g), integers(rows.shifts), reals(p.table_stamps)
+    shifts, stamps = integers(rows.shifts), reals(p.table_stamps)
     values, at, length = row(rows, i // rows.arms)
     length -= rows.behind
     work, places, lanes = reals(p.table_work), integers(p.table_places), p.table_lanes
@@ -214,19 +214,19 @@ def crossed_table_score(p: Any, rows: Any, i: int, n: int, x: float) -> float:
             theta, square = reals(p.table_theta + 8 * lanes * j), reals(p.table_square + 8 * lanes * j)
             mean, room = 0.0, 0.0
             if rows.shared != 0:
-                mean = t.a * u[j * t.stride] + t.b * g[j * t.stride]
+                mean = coefficient(t, j)
                 room = spread_of(w, j) if w.spread != 0 else 0.0
             widths_too = w.spread != 0 and (stamps[j] < 0.0 or w.discount != 1.0)
             for k in range(n):
                 place = j + shifts[k]
-                theta[k] = mean + t.a * u[place * t.stride] + t.b * g[place * t.stride]
+                theta[k] = mean + coefficient(t, place)
                 if widths_too:
                     square[k] = room + spread_of(w, place)
             stamps[j] = seen
     mean, room = 0.0, 0.0
     if rows.behind != 0:  # the constant, which all arms have alike
         j, value = at[length], values[length]
-        mean = value * (t.a * u[j * t.stride] + t.b * g[j * t.stride])
+        mean = value * coefficient(t, j)
         room = value * value * spread_of(w, j) if w.spread != 0 else 0.0
     clear(p, mean, room)
     add_lines(p.scores, p.table_theta, lanes, places, values, length)
