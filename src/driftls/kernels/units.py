@@ -284,17 +284,21 @@ def move_sums(u: Any, g: Any) -> float:
     g: A, b, and lines of as many numbers: scale and shift (T = diag(scale) + shift e', e the constant's unit vector), room to
     work in, and the offset first of the last.
     """
-    n, b = g.values_rows, reals(g.indices)
+    n, b, centred = g.values_rows, reals(g.indices), False
     scales, shift, mixed = reals(g.starts), reals(g.starts + 8 * n), reals(g.starts + 16 * n)
     offset, half = reals(g.starts + 24 * n)[0], 0.5 * reals(g.values + 8 * (n * n - 1))[0]
     for j in range(n):
         last = reals(g.values + 8 * (n * j + n - 1))[0]
         b[j] -= offset * last
         mixed[j] = scales[j] * last + half * shift[j]
+        centred = centred or shift[j] != 0.0
     for i in range(n):
-        line = reals(g.values + 8 * n * i)
+        line, factor, along, across = reals(g.values + 8 * n * i), scales[i], shift[i], mixed[i]
         for j in range(n):
-            line[j] = scales[i] * scales[j] * line[j] + shift[i] * mixed[j] + mixed[i] * shift[j]
+            line[j] *= factor * scales[j]
+        if centred:
+            for j in range(n):
+                line[j] += along * mixed[j] + across * shift[j]
     moment = b[n - 1]
     for j in range(n):
         b[j] = scales[j] * b[j] + shift[j] * moment
