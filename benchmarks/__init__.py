@@ -19,7 +19,7 @@ from benchmarks.measure import Options, Table  # noqa: E402
 
 CORE = (
     *("compiling", "kernels", "trackers", "policies", "widths.py", "width_base.py", "inputs.py", "stage.py"),
-    *("history", "draws.py", "schedules.py", "units.py"),
+    *("history", "draws.py", "schedules.py", "state.py", "units.py"),
 )
 LOOPS = (*CORE, "environments.py", "simulation.py")
 LOGS = (*CORE, "logs", "features", "log_replay")
