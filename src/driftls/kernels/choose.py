@@ -52,17 +52,20 @@ def score(p: Any, rows: Any, first: int, count: int, every: int, still: bool) ->
 def best_of(p: Any, count: int) -> tuple[int, int]:
     """The arm with the highest score, the first of those that tie with it, among those allowed; how many these are"""
     scores, allowed = reals(p.scores), integers(p.allowed)
-    best, arms = -1, 0
-    for k in range(count):
-        if p.allowed == 0 or allowed[k] != 0:
-            arms += 1
-            if best < 0 or scores[k] > scores[best]:
-                best = k
-    least = tied(scores[best], weight(p))
-    for k in range(best):
-        if scores[k] >= least and (p.allowed == 0 or allowed[k] != 0):
-            return k, arms
-    return best, arms
+    best, arms = -np.inf, 0
+    if p.allowed == 0:  # two loops: this one has no branch, so that the processor takes many scores at once
+        arms = count
+        for k in range(count):
+            best = max(best, scores[k])
+    else:
+        for k in range(count):
+            if allowed[k] != 0:
+                arms += 1
+                best = max(best, scores[k])
+    least, first = tied(best, weight(p)), 0
+    while scores[first] < least or (p.allowed != 0 and allowed[first] == 0):
+        first += 1
+    return first, arms
 
 
 @inner

@@ -93,8 +93,8 @@ def next_slot(t: Any, c: Any) -> int:
 
 
 @inner
-def store(history: Any, c: Any, slot: int, rows: Any, i: int) -> None:
-    """Copy row i of a block to its slot; a sparse row is appended to the arena"""
+def store(history: Any, c: Any, slot: int, rows: Any, i: int) -> float:
+    """Copy row i of a block to its slot, and return its ||x||^2; a sparse row is appended to the arena"""
     x, at, n = row(rows, i)
     if history.sparse == 0:
         to = reals(history.values + 8 * n * slot)
@@ -105,9 +105,12 @@ def store(history: Any, c: Any, slot: int, rows: Any, i: int) -> None:
             features[p] = at[p]
         integers(history.start)[slot], integers(history.stop)[slot] = used, used + n
         c.used = used + n
+    size = 0.0
     for p in range(n):
         to[p] = x[p]
+        size += x[p] * x[p]
     reals(history.y)[slot] = reals(rows.y)[i]
+    return size
 
 
 @inner
@@ -198,15 +201,18 @@ def watch(t: Any, rows: Any, i: int) -> None:
 def take(t: Any, rows: Any, i: int) -> float:
     """Row i of the block: into the history, into the state, then the steps of its round"""
     history, c = rows_at(t.history), counts(t.counts)
-    slot, kept, asked = next_slot(t, c), c.kind != NOTHING, 0.0
+    slot, kept, asked, size, y = next_slot(t, c), c.kind != NOTHING, 0.0, 0.0, reals(rows.y)[i]
     if t.watch != 0 and c.seen % WATCH_EVERY == 0:
         watch(t, rows, i)
     if slot >= 0:
         if slot < c.held and t.forget != 0:
             asked += call(t.forget, t.address, 0, t.history, slot, c.held, 0, 0.0)
-        store(history, c, slot, rows, i)
+        size = store(history, c, slot, rows, i)
         if slot == c.held:  # counted once it is whole: a mapped history may lose its process at any time
             c.held += 1
+    else:
+        x, _, length = row(rows, i)
+        size = norm2(x, length)
     c.seen += 1
     held = c.held if kept else c.seen
     count = float(held if c.kind == WINDOW else c.seen)
@@ -217,8 +223,6 @@ def take(t: Any, rows: Any, i: int) -> float:
             asked += call(t.enter, t.address, 0, t.history, slot, held, 0, 0.0)
         elif not kept:
             asked += call(t.enter, t.address, 0, rows.address, i, held, 0, 0.0)
-    x, _, length = row(rows, i)
-    size, y = norm2(x, length), reals(rows.y)[i]
     t.max_norm2, t.max_y2 = max(t.max_norm2, size), max(t.max_y2, y * y)
     t.gamma = step_size(t, c.seen, t.lam, t.max_norm2)
     error = 0.0

@@ -19,7 +19,7 @@ from driftls.policies.evidence import Strength, can_adapt, next_strength, next_w
 from driftls.policies.tables import ScoreTable
 from driftls.schedules import ridge
 from driftls.stage import Stage
-from driftls.state import refuse, unbroken
+from driftls.state import refuse, unbroken, zeros
 from driftls.trackers import RLS, Tracker
 from driftls.units import Units
 from driftls.widths import Width
@@ -95,7 +95,7 @@ class Models:
 
     def _make_slots(self, arms: int) -> None:
         """Room for the scores and slots of so many arms."""
-        self.scores, self.slots = np.zeros(arms + LANES), np.full(arms, -1, dtype=np.int64)
+        self.scores, self.slots = zeros((arms + LANES,)), np.full(arms, -1, dtype=np.int64)
         self.frame.set(scores=self.scores, slots=self.slots, draws=(arms + 1 if self.disjoint else 2) * self.need)
         if not self.disjoint:  # where slots are those of arms, not of models
             self.stage.give_slots(self.slots)

@@ -13,6 +13,7 @@ from driftls.kernels.records import ROWS
 from driftls.kernels.score import crossed_score
 from driftls.kernels.table import CENTRED, CROSSED, FEATURES, PAIRS
 from driftls.stage import Stage
+from driftls.state import zeros
 from driftls.units import Units
 from driftls.widths import Width
 
@@ -50,11 +51,11 @@ class ScoreTable:
             self._shape = (kind, features, lanes)
             work = max(entries, features) + 4
             frame.set(
-                table_theta=np.zeros((features, lanes)),
-                table_square=np.zeros((lines, lanes)),
-                table_cross=np.zeros((lines if kind == CENTRED else 0, lanes)),
-                table_rest=np.zeros(lanes),
-                table_width2=np.zeros(lanes),
+                table_theta=zeros((features, lanes)),
+                table_square=zeros((lines, lanes)),
+                table_cross=zeros((lines if kind == CENTRED else 0, lanes)),
+                table_rest=zeros((lanes,)),
+                table_width2=zeros((lanes,)),
                 table_stamps=np.zeros(lines),
                 table_ring=np.zeros(lanes, dtype=np.int64),
                 table_work=np.zeros(work),

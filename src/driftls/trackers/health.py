@@ -83,7 +83,7 @@ def look(tracker: Machine, error2: float, baseline2: float) -> tuple[str, bool]:
         raw = not (tracker.scale and tracker.intercept)
         remedy = "Build it with scale=True, intercept=True" if raw else "Use SAGA: features overlap"
         return f"worse than predicting the mean. {remedy}", True
-    X, y = history.matrix(max(0, len(history) - SAMPLE))
+    X, y = history.matrix(max(0, len(history) - SAMPLE), copy=False)
     share, sizes = possible(X, y)
     if share > 1.0 and not tracker.intercept and y.mean() ** 2 > MARGIN * y.var():
         told = "predicting the mean is better than any model without an intercept"
@@ -102,37 +102,40 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
     """
     if isinstance(X, np.ndarray):
         sizes = np.sqrt(np.einsum("ij,ij->j", X, X) / max(len(y), 1))
-        X = X * np.divide(1.0, sizes, out=np.zeros(sizes.size), where=sizes > 0.0)
+        units = np.divide(1.0, sizes, out=np.zeros(sizes.size), where=sizes > 0.0)
     else:  # by the features that these rows have
         sizes = np.sqrt(np.bincount(X.indices, X.data * X.data, X.shape[1]) / max(len(y), 1))
         here, used = sizes[X.indices], sizes > 0.0
         data = np.divide(X.data, here, out=np.zeros(here.size), where=here > 0.0)
         place = np.maximum(np.cumsum(used) - 1, 0)[X.indices]
         X = type(X)((data, place, X.indptr), shape=(len(y), max(int(used.sum()), 1)))
-    theta = solved(X[0::2], y[0::2])
+        units = np.ones(X.shape[1])
+    theta = solved(X[0::2], y[0::2], units)
     left, around = y[1::2] - times(X[1::2], theta), y[1::2] - y[0::2].mean()
     total = product(around, around)
     return product(left, left) / total if total > 0.0 else 1.0, sizes
 
 
-def solved(X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least squares with a ridge of 1, nearly: conjugate gradients (CGLS), without what scipy.sparse.linalg takes to load."""
+def solved(X: Any, y: NDArray[np.float64], units: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Least squares with a ridge of 1 on features times these units, nearly: conjugate gradients (CGLS), without what
+    scipy.sparse.linalg takes to load, and without a copy of the rows.
+    """
     theta, left = np.zeros(X.shape[1]), np.array(y)
     XT = X.T
-    slope = times(XT, left)
+    slope = units * times(XT, left)
     direction, size = slope, product(slope, slope)
     enough = ENOUGH * size
     for _ in range(ROUNDS):
         if size <= enough:
             break
-        along = times(X, direction)
+        along = times(X, units * direction)
         step = size / (product(along, along) + product(direction, direction))
         theta += step * direction
         left -= step * along
-        slope = times(XT, left) - theta
+        slope = units * times(XT, left) - theta
         before, size = size, product(slope, slope)
         direction = slope + size / before * direction
-    return theta
+    return units * theta
 
 
 def cause(tracker: Machine, sizes: NDArray[np.float64]) -> str:
