@@ -286,15 +286,15 @@ class Frame:
         return self._numbers[real][place]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if isinstance(value, np.ndarray):
-            self.arrays[name] = value
-            value = address_of(value)
-        elif isinstance(value, Part | Frame):
-            if isinstance(value, Frame):
-                self.arrays[name] = value
-            value = value.address
         place, real = self.names[name]
-        self._numbers[real][place] = float(value) if real else int(value)
+        if type(value) not in NUMBERS:
+            if isinstance(value, ARRAYS):
+                self.arrays[name] = value
+                value = value.address if isinstance(value, Frame) else address_of(value)
+            elif isinstance(value, Part):
+                value = value.address
+            value = float(value) if real else int(value)
+        self._numbers[real][place] = value if real else int(value)
 
     def set(self, **values: Any) -> None:
         """Write several fields."""
@@ -302,4 +302,6 @@ class Frame:
             self[name] = value
 
 
+NUMBERS = (int, float, bool)  # what a field takes as it is; there are ten of them for each array, part or frame
+ARRAYS = (np.ndarray, Frame)  # what is kept as long as its address is
 LOCK = threading.RLock()  # of what all objects share: the compiler and its cache

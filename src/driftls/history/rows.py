@@ -110,6 +110,8 @@ class History:
             if self.dropped:
                 used = self._clear_gaps()
             arena = max(used + nnz, 2 * used, 16)
+        elif length == len(self.arrays["y"]):  # as most often: draws alone were asked for
+            return
         self._resize(length, arena)
 
     def _clear_gaps(self) -> int:
