@@ -198,6 +198,11 @@ def remove_stale() -> int:
 _SPENT = {"seconds": 0.0, "said": 0.0}
 
 
+def spent() -> float:
+    """Seconds of this process in which parts were found, compiled and loaded."""
+    return _SPENT["seconds"]
+
+
 def _say() -> None:
     """Once, before the first long compilation of this process."""
     if not _SPENT["said"]:

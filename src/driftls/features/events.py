@@ -42,10 +42,10 @@ class EventFeatures(FeatureMap):
     def rows(self, block: Block) -> Any:
         """The arms of all lines; those of line i are ``rows[block.truth_start[i]:block.truth_start[i + 1]]``."""
         line = np.repeat(np.arange(len(block)), np.diff(block.pool_start)[block.pool])
-        return self._matrix(block, self._users(block), line)
+        return self._matrix(block, self.visitors(block), line)
 
-    def _users(self, block: Block) -> Rows:
-        """The visitors' rows, with the constant behind them if there is to be one."""
+    def visitors(self, block: Block) -> Rows:
+        """The visitors' rows as plain arrays, with the constant behind them if there is to be one."""
         if block.visitor is not None:
             raise InputError("visitors of a table are dicts: build the policy with features=Features(...).")
         start, index, value = block.user_start, block.user_index, block.user_value
@@ -120,7 +120,7 @@ class UserOnly(EventFeatures):
 
     def users(self, block: Block) -> Any:
         """The visitor's row of each line, (n, dim)."""
-        return self._users(block).tocsr()
+        return self.visitors(block).tocsr()
 
     def _matrix(self, block: Block, users: Rows, line: Ints) -> Any:
         return users.tocsr()[line]
@@ -163,7 +163,7 @@ class UserArmCrosses(EventFeatures):
             raise InputError("these lines have several pools. Take those of one pool at a time: block.part(i, j).")
         begin, end = block.pool_start[block.pool[0] : block.pool[0] + 2]
         numbers = self.numbers(block.pool_ids[begin:end], most=self.articles)
-        return CrossedArms(self._users(block), numbers, self.articles, self.shared)
+        return CrossedArms(self.visitors(block), numbers, self.articles, self.shared)
 
     def _matrix(self, block: Block, users: Rows, line: Ints) -> Any:
         pools, first = np.unique(block.pool, return_index=True)

@@ -55,7 +55,8 @@ def asked(features: Any, block: Block, *, disjoint: bool) -> tuple[Any, dict[str
     """What a policy is asked about one of `runs_of`: arms, or visitors and the ids of the arms."""
     if disjoint:
         begin, end = block.pool_start[block.pool[0] : block.pool[0] + 2]
-        return features.users(block), {"ids": ids_of(block, block.pool_ids[begin:end])}
+        users = features.visitors(block) if isinstance(features, UserOnly) else features.users(block)
+        return users, {"ids": ids_of(block, block.pool_ids[begin:end])}
     # no ids: an article has other features for every user
     return features.crossed(block) if isinstance(features, UserArmCrosses) else features.rows(block), {}
 
