@@ -1,7 +1,7 @@
 """The stage: rows on their way to a kernel, copied to where it can read them.
 
 Kernels never read a caller's sparse arrays: another thread could change an index between the look at it and its use.
-Only large dense blocks are read in place, where no number can lead out of an array.
+Only blocks of dense rows are read where they lie, where no number can lead out of an array.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from driftls.kernels.records import ROWS
 from driftls.kernels.rows import BAD_POINTER, NO_ROOM, OTHER_KIND, copy_in
 
 MOST_LINES = np.iinfo(np.int32).max  # rows in one call
-IN_PLACE_FROM = 1 << 14  # numbers: below it a copy costs less than finding out where an array lies
 view: Any = memoryview
 ARRAY = np.ndarray
 
@@ -37,7 +36,7 @@ class Stage:
         self.units: Frame | None = None
         self.sparse: bool | None = None
         self.y = self.values = np.zeros(0)
-        self._in_place = False
+        self._read: Any = None  # what is read where it lies
 
     def start(self, sparse: bool) -> None:
         """From now on rows are kept dense, or sparse."""
@@ -82,7 +81,7 @@ class Stage:
             if self.sparse:
                 self.frame["indices"] = np.zeros(size, np.int32)
             self.scratch.set(**beside)
-            self.frame.set(values=values, space=size)
+            self.frame.set(values=values, home=values, space=size)
             self.values = values
 
     def lines(self, count: int) -> None:
@@ -97,8 +96,6 @@ class Stage:
 
     def take_row(self, x: Any) -> bool:
         """One row in one of the common forms, a vector or (indices, values), at once; False if it needs `take`."""
-        if self._in_place:
-            self._leave_place()
         if type(x) is tuple and len(x) == 2:
             indices, values = x
             return type(indices) is type(values) is ARRAY and not copy_in.run(self._address, -1, 1, values, indices)
@@ -107,8 +104,6 @@ class Stage:
     def take(self, rows: NDArray[Any] | Rows, first: int = 0, count: int | None = None) -> int:
         """So many rows of a block with as many features, or all; returns how many they are."""
         count = rows.shape[0] if count is None else count
-        if self._in_place:
-            self._leave_place()
         if type(rows) is not Rows:
             self._take_dense(rows, first, count)
             return count
@@ -123,16 +118,10 @@ class Stage:
         return count
 
     def _take_dense(self, rows: Any, first: int, count: int) -> None:
-        whole = count == rows.shape[0] and rows.size >= IN_PLACE_FROM and rows.dtype == FLOAT and rows.flags.carray
-        if whole and not self.sparse:
-            self.lines(count)
-            self.frame["values"], self._in_place = rows, True
-        elif type(rows) is not ARRAY or copy_in.run(self._address, first, count, rows):
-            self._copy(first, count, rows if rows.dtype == FLOAT and rows.flags.carray else as_float(rows))
-
-    def _leave_place(self) -> None:
-        """Rows are copied again."""
-        self.frame["values"], self._in_place = self.values, False
+        if type(rows) is not ARRAY or copy_in.run(self._address, first, count, rows):
+            rows = rows if rows.dtype == FLOAT and rows.flags.carray else as_float(rows)
+            self._copy(first, count, rows)
+        self._read = rows
 
     def _copy(self, first: int, count: int, *arrays: Any) -> None:
         """Copy rows of arrays that kernels can read, when there is room for them."""

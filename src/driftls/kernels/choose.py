@@ -9,7 +9,7 @@ import numpy as np
 from driftls.compiling.parts import call, entry, indices, inner, integers, reals
 from driftls.kernels.learn import ATTEND, LOOK, has_room, mean_of, step_fault, take
 from driftls.kernels.records import counts, rows_at, tracker, units, width
-from driftls.kernels.rows import LARGEST, NO_ROOM, NOT_FINITE, index_fault, row, row_fault, uniform
+from driftls.kernels.rows import LARGEST, NO_ROOM, NOT_FINITE, all_sound, index_fault, row, row_fault, uniform
 from driftls.kernels.score import tied
 from driftls.kernels.units import AT_ONCE, note, note_new, note_pool, note_reward, scale, scaled
 
@@ -28,15 +28,15 @@ def weight(p: Any) -> float:
 
 
 @inner
-def score(p: Any, rows: Any, first: int, count: int, every: int, still: bool) -> None:
-    """scores[k] = theta.x_k + kappa width(x_k)      [UCB of alg:LinUCBwithBGD]
+def score(p: Any, rows: Any, first: int, count: int, every: int, still: bool) -> float:
+    """scores[k] = theta.x_k + kappa width(x_k)      [UCB of alg:LinUCBwithBGD]; returns kappa
 
     every: also of arms that cannot be the best; still: the arms are those of the last call
     """
     kappa = weight(p)
     if p.table != 0:
         call(p.table_score, p.address, 0, rows.address, first, count, 0, kappa)
-        return
+        return kappa
     slots = integers(p.slots)
     for k in range(count if p.disjoint != 0 else 1):
         slot = slots[k] if p.disjoint != 0 else 0
@@ -46,10 +46,11 @@ def score(p: Any, rows: Any, first: int, count: int, every: int, still: bool) ->
         w.every, w.still, w.allowed = every, 1 if still else 0, p.allowed
         part = p.crossed_score if rows.arms != 0 else w.score
         call(part, t, w.address, rows.address, first, 1 if p.disjoint != 0 else count, p.scores + 8 * k, kappa)
+    return kappa
 
 
 @inner
-def best_of(p: Any, count: int) -> tuple[int, int]:
+def best_of(p: Any, count: int, kappa: float) -> tuple[int, int]:
     """The arm with the highest score, the first of those that tie with it, among those allowed; how many these are"""
     scores, allowed = reals(p.scores), integers(p.allowed)
     best, arms = -np.inf, 0
@@ -62,16 +63,16 @@ def best_of(p: Any, count: int) -> tuple[int, int]:
             if allowed[k] != 0:
                 arms += 1
                 best = max(best, scores[k])
-    least, first = tied(best, weight(p)), 0
+    least, first = tied(best, kappa), 0
     while scores[first] < least or (p.allowed != 0 and allowed[first] == 0):
         first += 1
     return first, arms
 
 
 @inner
-def pick(p: Any, count: int) -> int:
+def pick(p: Any, count: int, kappa: float) -> int:
     """The best arm; with probability epsilon any of those allowed"""
-    best, arms = best_of(p, count)
+    best, arms = best_of(p, count, kappa)
     chosen, allowed = best, integers(p.allowed)
     if p.epsilon > 0.0:
         u = uniform(p)
@@ -89,6 +90,8 @@ def pick(p: Any, count: int) -> int:
 @inner
 def fault_of(p: Any, rows: Any, count: int, whole: bool) -> int:
     """0 if the rows of a choice can be used: their indices lead nowhere else, and (whole) their numbers are finite"""
+    if whole and all_sound(rows, lines_of(p, rows, count)):
+        return 0
     for k in range(lines_of(p, rows, count)):
         p.fault_row = k
         fault = row_fault(rows, k) if whole else index_fault(rows, k)
@@ -143,7 +146,7 @@ def choose(p: Any, i: int, n: int) -> float:
         fault = NO_DRAWS
     if fault != 0:
         return -float(fault)
-    score(p, offered(p, rows, 0, n) if rows.units != 0 else rows, 0, n, i, False)
+    kappa = score(p, offered(p, rows, 0, n) if rows.units != 0 else rows, 0, n, i, False)
     for k in range(n):
         if not abs(scores[k]) < LARGEST:  # whatever is not finite shows in the scores
             fault = fault_of(p, rows, n, True)
@@ -151,10 +154,10 @@ def choose(p: Any, i: int, n: int) -> float:
                 return -float(fault)
             break
     if i == 1:
-        return float(best_of(p, n)[0])
+        return float(best_of(p, n, kappa)[0])
     if i == 0 and rows.units != 0:
         note_round(p, rows, 0, n, False)
-    return float(pick(p, n))
+    return float(pick(p, n, kappa))
 
 
 @inner
@@ -276,15 +279,15 @@ def play(p: Any, i: int, n: int) -> float:
                 if not same:  # the first round may have given units to features: only from the second on they stand
                     ready = still
                     offered(p, rows, first[r], count)
-                score(p, rows_at(rows.scratch), 0, count, 0, same)
-                chosen[r] = pick(p, count)
+                kappa = score(p, rows_at(rows.scratch), 0, count, 0, same)
+                chosen[r] = pick(p, count, kappa)
                 note_round(p, rows, first[r], count, still)
                 if units(rows.units).asked != 0:  # the choice stands; other units come before it is learned
                     p.status, p.resumed = LOOK, 1
                     return float(r)
             else:
-                score(p, rows, first[r], count, 0, still)
-                chosen[r] = pick(p, count)
+                kappa = score(p, rows, first[r], count, 0, still)
+                chosen[r] = pick(p, count, kappa)
         p.resumed = 0
         k = chosen[r]
         if p.rewards == 0 or (p.shown != 0 and shown[r] != k):

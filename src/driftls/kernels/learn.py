@@ -12,7 +12,7 @@ import numpy as np
 
 from driftls.compiling.parts import call, entry, indices, inner, integers, part, prefetch, reals
 from driftls.kernels.records import counts, rows_at, units
-from driftls.kernels.rows import NO_ROOM, NOT_FINITE, dot, dot2, norm2, row, row_fault
+from driftls.kernels.rows import NO_ROOM, NOT_FINITE, all_sound, dot, dot2, norm2, row, row_fault
 from driftls.kernels.units import note, note_reward, scaled
 
 NOTHING, GROWING, WINDOW, RESERVOIR = 0, 1, 2, 3  # kinds of history
@@ -115,9 +115,7 @@ def store(history: Any, c: Any, slot: int, rows: Any, i: int) -> float:
 
 @inner
 def has_room(t: Any, rows: Any, i: int, behind: int) -> bool:
-    """Whether row i of the block, with so many constants behind it, can be taken at once: draws, tables and a place in the
-    history are ready for it
-    """
+    """Whether row i, with so many constants behind it, can be taken at once: draws, tables and a place for it are ready"""
     c = counts(t.counts)
     draws = (t.steps if t.draws != 0 else 0) + (1 if c.kind == RESERVOIR else 0)
     if integers(t.cursor)[0] + draws > t.tape_size:
@@ -164,10 +162,10 @@ def step_fault(t: Any, rows: Any, i: int, n: int) -> int:
 @inner
 def check(t: Any, rows: Any, i: int, n: int) -> int:
     """Look at rows i ... n - 1 of the block before the first one is taken, so that a bad one changes nothing"""
-    seen, y = counts(t.counts).seen, reals(rows.y)
+    seen, y, sound = counts(t.counts).seen, reals(rows.y), all_sound(rows, n)
     for k in range(i, n):
         t.fault_row = k
-        fault = row_fault(rows, k)
+        fault = 0 if sound else row_fault(rows, k)
         if fault == 0 and not abs(y[k]) < LARGEST_Y:
             return NOT_FINITE
         if fault == 0 and rows.units == 0:  # else the row is yet to be standardised
@@ -386,12 +384,9 @@ def predict(t: Any, i: int, n: int) -> float:
         fault = row_fault(rows, k)
         if fault != 0:
             return float(fault)
-        if rows.units != 0:
-            x, at, length = row(scaled(rows, k, 1), 0)
-            out[k] = mean_of(t, x, at, length) + units(rows.units).offset
-        else:
-            x, at, length = row(rows, k)
-            out[k] = mean_of(t, x, at, length)
+        own = rows.units != 0
+        x, at, length = row(scaled(rows, k, 1), 0) if own else row(rows, k)
+        out[k] = mean_of(t, x, at, length) + (units(rows.units).offset if own else 0.0)
     return 0.0
 
 

@@ -12,13 +12,14 @@ from driftls.compiling.parts import record, record_at
 # start[i] <= p < stop[i] <= room. Crossed (arms > 0): row i is the user of line i // arms, moved by shifts[i % arms]
 # features, and, if shared, in front of that unmoved; features is how many a user has, behind which standardised ones may
 # have a constant (behind 1) that no arm moves. slots: of arms that recur. units: of the features, or 0; scratch: room for
-# standardised rows, which have the model's constant, if there is one, as their last feature. space: for how many values;
-# wanted: for how many there must be, for rows that found none.
+# standardised rows, which have the model's constant, if there is one, as their last feature. home: room for copied values,
+# which is where values are unless a caller's are read where they lie; space: for how many; wanted: for how many there must be,
+# for rows that found none.
 ROWS = record(
     """
     address sparse dim count values indices start stop y room slots
     shifts arms shared features behind
-    units scratch space wanted
+    units scratch home space wanted
     """
 )
 rows_at = record_at(ROWS, "rows")

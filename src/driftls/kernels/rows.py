@@ -133,9 +133,25 @@ def row_fault(rows: Any, i: int) -> int:
     return fault
 
 
+@inner
+def all_sound(rows: Any, n: int) -> bool:
+    """Whether rows 0 ... n - 1, which lie one behind the other, can be used: by one sum over all of them; if not, ask each"""
+    if n < 1:
+        return True
+    first, last = 0, n * rows.dim
+    if rows.sparse != 0:
+        for k in range(n):
+            if index_fault(rows, k) != 0:
+                return False
+        first, last = integers(rows.start)[0], integers(rows.stop)[n - 1]
+    return norm2(reals(rows.values + 8 * first), last - first) < LARGEST * LARGEST
+
+
 @entry
 def first_fault(rows: Any, n: int) -> float:
     """0 if rows 0 ... n - 1 can be used, else 8 times a bad one's number from 1, plus the fault"""
+    if all_sound(rows, n):
+        return 0.0
     for k in range(n):
         fault = row_fault(rows, k)
         if fault != 0:
@@ -151,12 +167,13 @@ def whole(address: int, kind: int, k: int) -> int:
 
 @entry
 def copy_in(rows: Any, i: int, n: int, g: Any) -> float:
-    """Copy rows i ... i + n - 1 of a caller's arrays (i < 0: the arrays are one row)
+    """Take rows i ... i + n - 1 of a caller's arrays (i < 0: the arrays are one row): copied, or several dense ones as they lie
 
     0; or OTHER_KIND, NO_ROOM (for n rows of rows.wanted values in all), or what is wrong with a pointer or an index.
     """
     if rows.dim == 0 or g.values_kind != FLOAT:
         return float(OTHER_KIND)
+    rows.values = rows.home
     if g.indices_kind == 0:
         return float(copy_dense(rows, i, n, g))
     return float(copy_sparse(rows, i, n, g))
@@ -169,9 +186,13 @@ def copy_dense(rows: Any, i: int, n: int, g: Any) -> int:
     fits = g.values_columns < 0 and g.values_rows == own if one else g.values_columns == own and i + n <= g.values_rows
     if not fits:
         return OTHER_KIND
-    rows.wanted = n * rows.dim
+    in_place = rows.sparse == 0 and n > 1  # one row costs little, and what is learned of it was looked at before
+    rows.wanted = 0 if in_place else n * rows.dim
     if n > rows.count or rows.wanted > rows.space:
         return NO_ROOM
+    if in_place:
+        rows.values = g.values + 8 * own * i
+        return 0
     for k in range(n):
         x = reals(g.values + 8 * own * (0 if one else i + k))
         if rows.sparse == 0:
@@ -192,52 +213,56 @@ def copy_dense(rows: Any, i: int, n: int, g: Any) -> int:
 @inner
 def copy_sparse(rows: Any, i: int, n: int, g: Any) -> int:
     """Sparse rows, whose pointers may say anything; and may be changed by another thread, so each is read once"""
-    entries, one, used, first = min(g.values_rows, g.indices_rows), i < 0, 0, 0
+    entries, one, first = min(g.values_rows, g.indices_rows), i < 0, 0
     if g.indices_kind not in WHOLE or g.values_columns >= 0 or g.indices_columns >= 0:
         return OTHER_KIND
     if one and (g.values_rows != g.indices_rows or g.starts_kind != 0):
         return OTHER_KIND
     if not one and (g.starts_kind not in WHOLE or g.starts_columns >= 0 or i + n >= g.starts_rows):
         return OTHER_KIND
-    rows.wanted = entries if rows.sparse != 0 else n * rows.dim
-    if n > rows.count or (rows.sparse == 0 and rows.wanted > rows.space):
+    rows.wanted = 0 if rows.sparse != 0 else n * rows.dim
+    if n > rows.count or rows.wanted > rows.space:
         return NO_ROOM
     if not one:
         first = whole(g.starts, g.starts_kind, i)
         if i == 0 and first != 0:
             return BAD_POINTER
+    begin = first
     for k in range(n):
         last = entries if one else whole(g.starts, g.starts_kind, i + k + 1)
         if not 0 <= first <= last <= entries:
             return BAD_POINTER
-        length = last - first
         if rows.sparse == 0:
             fault = spread(rows, k, first, last, g)
             if fault != 0:
                 return fault
         else:
-            if used + length > rows.space:
-                rows.wanted = length if n == 1 else rows.wanted
-                return NO_ROOM
-            integers(rows.start)[k] = used
-            x, to, features = (
-                reals(g.values + 8 * first),
-                reals(rows.values + 8 * used),
-                indices(rows.indices + 4 * used),
-            )
-            if g.indices_kind >> 8 == 4:
-                at = indices(g.indices + 4 * first)
-                for p in range(length):
-                    to[p], features[p] = x[p], at[p]
-            else:
-                long_at = integers(g.indices + 8 * first)
-                for p in range(length):
-                    j = long_at[p]
-                    to[p], features[p] = x[p], j if 0 <= j <= MOST else -1
-            used += length
-            integers(rows.stop)[k] = rows.room = used
+            integers(rows.start)[k], integers(rows.stop)[k] = first - begin, last - begin
         first = last
+    if rows.sparse != 0:
+        rows.wanted = first - begin
+        if rows.wanted > rows.space:
+            return NO_ROOM
+        rows.room = rows.wanted
+        copy_entries(rows, begin, rows.wanted, g)
     return 0
+
+
+@inner
+def copy_entries(rows: Any, begin: int, count: int, g: Any) -> None:
+    """Values and features of all rows at once, since they lie one behind the other"""
+    x, to, features = reals(g.values + 8 * begin), reals(rows.values), indices(rows.indices)
+    for p in range(count):
+        to[p] = x[p]
+    if g.indices_kind >> 8 == 4:
+        at = indices(g.indices + 4 * begin)
+        for p in range(count):
+            features[p] = at[p]
+    else:
+        long_at = integers(g.indices + 8 * begin)
+        for p in range(count):
+            j = long_at[p]
+            features[p] = j if 0 <= j <= MOST else -1
 
 
 @inner

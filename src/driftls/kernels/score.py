@@ -95,16 +95,23 @@ def diagonal_square(w: Any, x: Any, at: Any, n: int, sparse: int) -> float:
 
 @inner
 def mean_and_square(t: Any, w: Any, x: Any, at: Any, n: int, sparse: int) -> tuple[float, float]:
-    """theta.x and the sum of x_j^2/(ridge + s_j); of a dense row both in one pass, since rows of arms are read but once"""
-    if sparse != 0 or t.b == 0.0 or w.discount != 1.0:
+    """theta.x and the sum of x_j^2/(ridge + s_j), reading the row once where theta is a sum"""
+    if t.b == 0.0 or w.discount != 1.0:
         return mean_of(t, x, at, n), diagonal_square(w, x, at, n, sparse)
-    u, g, spread = reals(t.u), reals(t.g), reals(w.spread)
-    first, second, total = 0.0, 0.0, 0.0
-    for p in range(n):
-        first += x[p] * u[p]
-        second += x[p] * g[p]
-        total += x[p] * x[p] * spread[p]
-    return t.a * first + t.b * second, total / w.ridge
+    u, g, spread, stride = reals(t.u), reals(t.g), reals(w.spread), t.stride
+    first, second, square = 0.0, 0.0, 0.0
+    if sparse == 0:
+        for p in range(n):
+            first += x[p] * u[p]
+            second += x[p] * g[p]
+            square += x[p] * x[p] * spread[p]
+    else:
+        for p in range(n):
+            j = at[p]
+            first += x[p] * u[j * stride]
+            second += x[p] * g[j * stride]
+            square += x[p] * x[p] * spread[j]
+    return t.a * first + t.b * second, square / w.ridge
 
 
 @part

@@ -21,7 +21,7 @@ from driftls.trackers.settings import whole_number
 from driftls.widths import Width
 
 FIRST_NAMES = 64
-ROWS = (np.ndarray, Rows, CrossedArms)  # which are no dicts; to ask them costs more than to look at their type
+ROWS = (np.ndarray, *CSR, Rows, CrossedArms)  # which are no dicts; to ask them costs more than to look at their type
 OPEN_END = "a vocabulary that may grow without end"
 
 

@@ -95,7 +95,8 @@ class Models:
 
     def _make_slots(self, arms: int) -> None:
         """Room for the scores and slots of so many arms."""
-        self.scores, self.slots = zeros((arms + LANES,)), np.full(arms, -1, dtype=np.int64)
+        self.scores: NDArray[np.float64] = zeros((arms + LANES,))
+        self.slots = np.full(arms, -1, dtype=np.int64)
         self.frame.set(scores=self.scores, slots=self.slots, draws=(arms + 1 if self.disjoint else 2) * self.need)
         if not self.disjoint:  # where slots are those of arms, not of models
             self.stage.give_slots(self.slots)
