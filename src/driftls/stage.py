@@ -105,7 +105,11 @@ class Stage:
         """So many rows of a block with as many features, or all; returns how many they are."""
         count = rows.shape[0] if count is None else count
         if type(rows) is not Rows:
-            self._take_dense(rows, first, count)
+            dense: Any = rows
+            if type(dense) is not ARRAY or copy_in.run(self._address, first, count, dense):
+                dense = dense if dense.dtype == FLOAT and dense.flags.carray else as_float(dense)
+                self._copy(first, count, dense)
+            self._read = dense
             return count
         indices, values, start, dim = rows
         # a masked array, for one, would be read as if nothing were masked
@@ -116,12 +120,6 @@ class Stage:
                 indices, values, start = indices.astype(np.int64), as_float(values), start.astype(np.int64)
             self._copy(first, count, values, indices, start)
         return count
-
-    def _take_dense(self, rows: Any, first: int, count: int) -> None:
-        if type(rows) is not ARRAY or copy_in.run(self._address, first, count, rows):
-            rows = rows if rows.dtype == FLOAT and rows.flags.carray else as_float(rows)
-            self._copy(first, count, rows)
-        self._read = rows
 
     def _copy(self, first: int, count: int, *arrays: Any) -> None:
         """Copy rows of arrays that kernels can read, when there is room for them."""

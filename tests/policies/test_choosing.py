@@ -295,3 +295,16 @@ def test_a_copy_before_the_first_arms_draws_from_the_same_kind_of_generator(kind
         return kind(250, seed=np.random.Generator(np.random.Philox(3)))
 
     np.testing.assert_array_equal(learned(copy.deepcopy(fresh())), learned(fresh()))
+
+
+@pytest.mark.parametrize("raw", [{}, RAW], ids=["units", "raw"])
+def test_arms_are_their_owners_again_after_a_choice(raw):
+    rng = np.random.default_rng(0)
+    one, other = (LinUCB(tracker=SAGA(3, seed=0, **raw), width=DiagonalWidth(), seed=0) for _ in range(2))
+    for n in range(20):
+        arms = rng.normal(size=(5, 3))
+        assert one.choose(arms, key=n) == other.choose(arms.copy(), key=n)
+        arms[:] = np.nan
+        for policy in (one, other):
+            policy.learn(reward=float(n % 3), key=n)
+    np.testing.assert_array_equal(one.theta, other.theta)

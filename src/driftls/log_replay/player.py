@@ -140,8 +140,8 @@ class PolicyReplay:
                     upto = min(upto, max(begin + 1, self.waiting[0][0] + delay - line))
                 part = block.part(begin, upto)
                 arms, ids = asked(self.features, part, disjoint=self.disjoint)
-                own = (self._compiled if self.engine == "compiled" else self._python)(part, arms, ids, bool(delay))
-                if delay and self.learns:
+                own = (self._compiled if self.engine == "compiled" else self._python)(part, arms, ids, not delay)
+                if delay:
                     arms = arms.tocsr() if type(arms) is Rows else arms
                     count = 1 if self.disjoint else arms.shape[0] // len(part)
                     for i in np.flatnonzero(own == part.shown).tolist():
@@ -153,20 +153,20 @@ class PolicyReplay:
                 begin = upto
         return np.concatenate(chosen)
 
-    def _python(self, line: Block, arms: Any, ids: dict[str, Any], delayed: bool) -> Any:
+    def _python(self, line: Block, arms: Any, ids: dict[str, Any], now: bool) -> Any:
         """Choose and learn: the specification."""
         before = clock()
         chosen = self.policy.choose(arms, **ids)
         between = clock()
-        if chosen == line.shown[0] and self.learns and not delayed:
+        if chosen == line.shown[0] and self.learns and now:
             self.policy.learn(arms, float(line.reward[0]), arm=chosen, **ids)
         self.seconds["choose"] += between - before
         self.seconds["learn"] += clock() - between
         return np.array([chosen])
 
-    def _compiled(self, block: Block, arms: Any, ids: dict[str, Any], delayed: bool) -> Any:
+    def _compiled(self, block: Block, arms: Any, ids: dict[str, Any], now: bool) -> Any:
         """Many lines at once: what is chosen on each, and learned where that is what was shown."""
-        reward, shown = (block.reward, block.shown) if self.learns and not delayed else (None, None)
+        reward, shown = (block.reward, block.shown) if self.learns and now else (None, None)
         before = clock()
         chosen = np.asarray(self.policy.play(arms, reward, shown=shown, rounds=len(block), **ids))
         self.seconds["play"] += clock() - before
