@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from driftls.cli.studies import every_part
 from driftls.compiling import objects, parts
 from driftls.kernels import learn
 
@@ -139,16 +140,6 @@ def _no_home() -> Path:
     raise RuntimeError("Could not determine home directory.")
 
 
-def test_what_other_versions_left_is_removed_and_ours_is_kept(cache):
-    ours = f"part-{objects.source_digest()[:24]}.ir"
-    objects.write(ours, BODY)
-    objects.write("part-0123.ir", BODY)
-    (cache / ".part-1.obj.7.driftls-part").write_bytes(b"half")
-    (cache / "notes.txt").write_text("somebody's")
-    assert objects.remove_stale() == 3
-    assert sorted(path.name for path in cache.iterdir()) == ["notes.txt", ours]
-
-
 def test_a_part_of_somebody_else_is_compiled_anew_when_its_file_changes(tmp_path):
     digests = set()
     for number in (1, 2):
@@ -163,6 +154,22 @@ def test_a_part_of_somebody_else_is_compiled_anew_when_its_file_changes(tmp_path
             del parts.PARTS[f"{function.__module__}_mine"]
     assert len(digests) == 4
     assert objects.part_digest(learn.learn) == objects.source_digest()[:24] not in digests
+
+
+# -- what comes with the package ----------------------------------------------------------------------------------
+
+
+def test_the_ir_that_is_shipped_is_that_of_the_present_sources():
+    """Else it is ignored, and a first result waits for the compiler, which takes five times as long."""
+    needed = every_part()  # by `driftls warmup`
+    stale = [part.name for part in needed if objects.shipped(part, objects.part_digest(part)) is None]
+    assert not stale, (
+        f"the IR of {len(stale)} of {len(needed)} parts in src/driftls/compiling/ir is missing or not that of the present "
+        f"sources ({', '.join(stale[:3])}, ...). Kernels or what compiles them have changed: run `make ir`."
+    )
+    names = {f"{part.name}-{objects.part_digest(part)}.ir" for part in needed}
+    left = {path.name for path in (objects.HERE / "ir").iterdir()} - names
+    assert not left, f"nobody reads {sorted(left)} in src/driftls/compiling/ir: run `make ir`."
 
 
 # -- whole processes -----------------------------------------------------------------------------------------------

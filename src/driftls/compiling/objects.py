@@ -24,7 +24,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from driftls.compiling.door import FOREIGN
-from driftls.compiling.parts import LOCK, PARTS, Part
+from driftls.compiling.parts import LOCK, Part
 
 LOGGER = logging.getLogger("driftls")
 MAGIC = b"driftls kernel 1\n"
@@ -83,16 +83,19 @@ def load(part: Part) -> int:
             text = module_of(part).encode()
             write(f"{part.name}-{digest}.ir", text)
         processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()} {llvmlite.__version__}"
-        name = f"{part.name}-{digest[:12]}-{hashlib.sha256(text + processor.encode()).hexdigest()[:24]}.obj"
+        name = f"{part.name}-{hashlib.sha256(text + processor.encode()).hexdigest()[:24]}.obj"
         code = read(name)
         if code is None:
-            if _SPENT["seconds"] > SAY_AFTER:
+            if _spent[0] > SAY_AFTER:
                 _say()
             code = machine_code(text.decode())
             write(name, code)
         _engine().add_object_file(llvm.ObjectFileRef.from_data(code))
         _engine().finalize_object()
-        _told(part, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        _spent[0] += seconds
+        if seconds > SAY_AFTER:
+            LOGGER.info("driftls: compiled %s in %.1f s (%.1f s so far)", part.name, seconds, _spent[0])
         address = int(_engine().get_function_address(part.name))
         if not address:
             raise RuntimeError(f"{part.name} was compiled, but is not there. Please report this.")
@@ -181,37 +184,18 @@ def write(name: str, body: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def remove_stale() -> int:
-    """Delete what is of no part that was imported, and what was half written; returns how many files."""
-    place, digests, count = folder(), {part_digest(part) for part in PARTS.values()}, 0
-    for path in place.iterdir() if place is not None else ():
-        ours = any(path.name.endswith(f"-{digest}.ir") or f"-{digest[:12]}-" in path.name for digest in digests)
-        if path.suffix in (".ir", ".obj", ".driftls-part") and not ours:
-            with suppress(OSError):
-                path.unlink()
-                count += 1
-    return count
-
-
 # -- nobody waits in silence ------------------------------------------------------------------------------------------
 
-_SPENT = {"seconds": 0.0, "said": 0.0}
+_spent = [0.0]  # seconds, in this process
 
 
+@cache
 def _say() -> None:
     """Once, before the first long compilation of this process."""
-    if not _SPENT["said"]:
-        _SPENT["said"] = 1.0
-        text = (
-            "driftls: compiling what is used for the first time on this machine, some seconds; "
-            "`driftls warmup` does so ahead of time."
-        )
-        LOGGER.info(text)
-        if sys.stderr is not None and sys.stderr.isatty():
-            print(text, file=sys.stderr, flush=True)
-
-
-def _told(part: Part, seconds: float) -> None:
-    _SPENT["seconds"] += seconds
-    if seconds > SAY_AFTER:
-        LOGGER.info("driftls: compiled %s in %.1f s (%.1f s so far)", part.name, seconds, _SPENT["seconds"])
+    text = (
+        "driftls: compiling what is used for the first time on this machine, some seconds; "
+        "`driftls warmup` does so ahead of time."
+    )
+    LOGGER.info(text)
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)
