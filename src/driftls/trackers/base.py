@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import abstractmethod
-from contextlib import suppress
-from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -38,16 +35,6 @@ class TrackingError(NamedTuple):
         """How far what was found is from what is exact."""
         absolute, size = float(np.linalg.norm(found - exact)), float(np.linalg.norm(exact))
         return cls(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
-
-
-@cache
-def constructor(kind: type, settings: tuple[str, ...]) -> Any:
-    """The class whose constructor takes these settings: that of a user's own may not take what it would have passed on."""
-    for one in kind.__mro__:
-        with suppress(TypeError):
-            inspect.signature(one).bind(**dict.fromkeys(settings))
-            return one
-    return kind
 
 
 class Tracker(Machine):
@@ -264,9 +251,11 @@ class Tracker(Machine):
     @classmethod
     def _made(cls, settings: dict[str, Any], history: History) -> Self:
         """A new tracker of these settings."""
-        settings = settings | {"history": None if history.kind == kernels.NOTHING else history}
         tracker = cls.__new__(cls)
-        constructor(cls, tuple(settings)).__init__(tracker, **settings)
+        taker: Any = next(
+            kind for kind in cls.__mro__ if "takes" in vars(kind)
+        )  # a class of a user's own may take others
+        taker.__init__(tracker, **settings, history=None if history.kind == kernels.NOTHING else history)
         return tracker
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
