@@ -163,7 +163,7 @@ class Tracker(Machine):
         with self.lock:
             return 0.0 if self.units is None else self.units.raw(self.coefficients())[1]
 
-    def coefficients(self, at: Any = None) -> NDArray[np.float64]:
+    def coefficients(self, at: Any = slice(None)) -> NDArray[np.float64]:
         """The present estimate in the tracker's own units, with the intercept's last: what `target` is held against.
 
         `at`: of these coordinates alone, `units.learned`.
@@ -172,12 +172,8 @@ class Tracker(Machine):
             if self.sparse is None:
                 return np.zeros(self.inner)
             self.refresh()
-            if isinstance(at, np.ndarray):
-                (u, *more), a, b = self._state["coords"], self.frame["a"], self.frame["b"]
-                return np.asarray(a * u[at] + b * more[0][at] if b else a * u[at])
-            out = self._out(self.inner)
-            kernels.read_theta(self.frame, 0, self.inner)
-            return out[: self.inner].copy()
+            (u, *more), a, b = self._state["coords"], self.frame["a"], self.frame["b"]
+            return np.asarray(a * u[at] + b * more[0][at] if b else a * u[at])
 
     def predict(self, X: Any) -> Any:
         """theta . x for a row (a number) or for each row of a block (a vector), in O(nnz) each."""
@@ -185,7 +181,7 @@ class Tracker(Machine):
             if self._stage.take_row(X):
                 self.refresh()
                 self._foretell(1)
-                return self._answer[0]
+                return self._stage.reward[0]
             pairs = type(X) is list and bool(X) and all(map(is_pair, X))
             if not pairs and not is_pair(X) and not is_sparse(X):
                 X = as_numbers(X, "X must be a matrix")
@@ -196,12 +192,11 @@ class Tracker(Machine):
                 return 0.0 if single else np.zeros(rows.shape[0])
             self.refresh()
             count = self._stage.take(rows)
-            out = self._out(count)
             self._foretell(count)
-            return self._answer[0] if single else out[:count].copy()
+            return self._stage.reward[0] if single else self._stage.y[:count].copy()
 
     def _foretell(self, count: int) -> None:
-        """What is predicted of the first rows of the stage goes to where there is room for it."""
+        """What is predicted of the first rows of the stage takes the place of their rewards."""
         if status := kernels.predict.run(self.frame.address, 0, count):
             raise fault(int(status), f"row {self.frame['fault_row']}", self.dim)
 

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driftls import schedules
 from driftls.compiling.parts import Frame, Part
@@ -18,7 +17,7 @@ from driftls.kernels import learn as kernels
 from driftls.kernels.records import TRACKER
 from driftls.persistence import Saveable
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule, ridge
-from driftls.stage import Stage, view
+from driftls.stage import Stage
 from driftls.state import Shape, State, unbroken
 from driftls.trackers.health import Watch
 from driftls.trackers.settings import MOST_STEPS, flag, whole_number
@@ -135,7 +134,6 @@ class Machine(Saveable):
         self._keep(State(self.frame, shapes, sizes, self.kept.numbers, constant=self.intercept, columns=columns))
         self._point()
         self._seen = history.counts.cell("seen")
-        self._out(1)
         self._begin()
 
     def _point(self) -> None:
@@ -204,14 +202,6 @@ class Machine(Saveable):
             raise SettingsError(
                 f"there is no memory for {dim} features. Hash them: Features(dim=...). Nothing was changed."
             ) from None
-
-    def _out(self, count: int) -> NDArray[np.float64]:
-        """Room for so many numbers that a kernel answers with."""
-        out: Any = self.frame.arrays.get("out")
-        if out is None or out.size < count:
-            out = np.zeros(max(count, 64))
-            self.frame["out"], self._answer = out, view(out)
-        return out  # type: ignore[no-any-return]
 
     def make_room(self, rows: Frame, first: int, last: int, whole: bool = False) -> None:
         """Have draws, schedule values and a place in the history ready for some of these rows, at least for the first.
