@@ -15,10 +15,10 @@ from driftls.history import History, from_header
 from driftls.inputs import Rows, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels import learn as kernels
 from driftls.kernels.rows import NO_ROOM
-from driftls.persistence import checked, expect, group
+from driftls.persistence import checked, expect, group, whole
 from driftls.schedules import Tabulated
 from driftls.state import refuse
-from driftls.trackers.health import Health
+from driftls.trackers.health import FIRST, Health, health
 from driftls.trackers.machine import Machine
 
 SCHEDULES = ("step_size", "regularisation")
@@ -145,8 +145,7 @@ class Tracker(Machine):
             if len(self) == 0 and not self.held:
                 self.unstart()
             raise
-        if self._seen[0] >= self._watch.next:
-            self._watch.check(self)
+        self._check_health()
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -209,7 +208,7 @@ class Tracker(Machine):
     def health(self) -> Health:
         """Whether it learns: its error on recent rows before it learned them, that of predicting the mean, a verdict."""
         with self.lock:
-            return self._watch.health(self)
+            return health(self)
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -220,7 +219,7 @@ class Tracker(Machine):
             kept = {name: schedules.to_header(value) for name, value in self._schedules().items()}
             header: dict[str, Any] = {"class": type(self).__name__, "settings": self.settings() | kept}
             header |= {"draws": self._draws.header(), "history": self.history.header(), "sparse": self.sparse}
-            header |= {"ridge_given": self.ridge_given, "health": self._watch.header()}
+            header |= {"ridge_given": self.ridge_given, "next_check": self.next_check}
             header["numbers"], state = self.kept.snapshot(rows=len(self.history))
             parts: dict[str, dict[str, Any]] = {"state": state, "history": self.history.saved_arrays()}
             if self.units is not None and self._owns_units:
@@ -257,7 +256,7 @@ class Tracker(Machine):
         """Stand where the snapshot was taken; a file may say anything, so all of it is looked at."""
         parts = {name: group(arrays, f"{name}.") for name in ("state", "history", "units")}
         self.ridge_given = bool(header["ridge_given"])
-        self._watch.restore(header["health"])
+        self.next_check = max(whole(header, "next_check"), FIRST)
         self._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
         if self._draws.tape.size < self._draws_per_row:
             raise CorruptFileError("fewer draws fit its tape than one row needs. Restore the file from a copy.")

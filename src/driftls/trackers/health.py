@@ -12,14 +12,13 @@ from driftls.compiling.parts import Frame
 from driftls.errors import LearningWarning
 from driftls.kernels import cg
 from driftls.kernels.records import ROWS, TRACKER
-from driftls.persistence import checked
 from driftls.schedules import Normalised
 from driftls.state import product, times
 
 if TYPE_CHECKING:
     from driftls.trackers.machine import Machine
 
-FIRST, FACTOR = 1_000, 10  # rows after which it is asked, and how many times as many until the next time
+FIRST, FACTOR, NEVER = 1_000, 10, 2**53  # rows after which it is asked, and how many times as many until the next time
 GOOD = 0.5  # of the variance of y: a smaller error is not looked into
 LEARNED, MARGIN = 0.5, 0.25  # of what the rows allow, and of the variance of y: less is not worth a warning
 FEWEST, SAMPLE, ROUNDS = 20, 2_000, 30  # rows that are held, rows of the probe, and its steps at most
@@ -34,39 +33,23 @@ class Health(NamedTuple):
     verdict: str
 
 
-class Watch:
-    """Looks now and then whether a tracker learns what its rows allow, and warns once if it does not."""
+def health(tracker: Machine) -> Health:
+    """How it is now."""
+    if not tracker.watched:
+        return Health(float("nan"), float("nan"), "it is the exact solution")
+    error2, baseline2, n = tracker.frame["progressive"], tracker.frame["baseline"], len(tracker)
+    verdict = f"too early to tell: {n} rows, of {FIRST}" if n < FIRST else look(tracker, error2, baseline2)[0]
+    return Health(float(np.sqrt(error2)), float(np.sqrt(baseline2)), verdict)
 
-    def __init__(self) -> None:
-        self.verdict, self.next, self.warned = "", FIRST, False
 
-    def check(self, tracker: Machine) -> None:
-        """Rows have come."""
-        n = len(tracker)
-        if n < self.next or not tracker.watched:
-            return
-        while self.next <= n:
-            self.next *= FACTOR
-        self.verdict, wrong = look(tracker, tracker.frame["progressive"], tracker.frame["baseline"])
-        if wrong and not self.warned:
-            self.warned = True
-            warnings.warn(f"after {n} rows of {tracker!r}: {self.verdict}.", LearningWarning, stacklevel=4)
-
-    def health(self, tracker: Machine) -> Health:
-        """How it is now."""
-        if not tracker.watched:
-            return Health(float("nan"), float("nan"), "it is the exact solution")
-        error, baseline = (float(np.sqrt(tracker.frame[name])) for name in ("progressive", "baseline"))
-        return Health(error, baseline, self.verdict or f"too early to tell: {len(tracker)} rows, of {FIRST}")
-
-    def header(self) -> list[Any]:
-        """For a file."""
-        return [self.verdict, self.next, self.warned]
-
-    def restore(self, kept: Any) -> None:
-        """What `header` wrote down."""
-        self.verdict, after, self.warned = checked(kept, tuple[str, int, bool])
-        self.next = max(after, FIRST)
+def check(tracker: Machine) -> None:
+    """Warn, once, if a tracker does not learn what its rows allow; look again after ten times as many rows."""
+    verdict, wrong = look(tracker, tracker.frame["progressive"], tracker.frame["baseline"])
+    while tracker.next_check <= len(tracker):
+        tracker.next_check *= FACTOR
+    if wrong:
+        tracker.next_check = NEVER
+        warnings.warn(f"after {len(tracker)} rows of {tracker!r}: {verdict}.", LearningWarning, stacklevel=5)
 
 
 def look(tracker: Machine, error2: float, baseline2: float) -> tuple[str, bool]:

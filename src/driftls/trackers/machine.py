@@ -19,7 +19,7 @@ from driftls.persistence import Saveable
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule, ridge
 from driftls.stage import Stage
 from driftls.state import Shape, State, unbroken
-from driftls.trackers.health import Watch
+from driftls.trackers.health import FIRST, NEVER, check
 from driftls.trackers.settings import MOST_STEPS, flag, whole_number
 from driftls.units import Change, Units
 
@@ -72,7 +72,7 @@ class Machine(Saveable):
         self.lock = threading.RLock()
         self._draws = self._tape(seed)
         self._target: Any = None
-        self._watch = Watch()
+        self.next_check = FIRST if self.watched else NEVER  # rows after which to look whether it learns
         self._blank()
 
     def _blank(self) -> None:
@@ -223,9 +223,13 @@ class Machine(Saveable):
         history.reserve(kept, nnz)
         self._follow_history()
         if rows is not self._stage.frame:  # those of a policy, which does not come by `_learn`
-            self._watch.check(self)
+            self._check_health()
         if self._draws_per_row:
             self._draws.ready(min(piece, max(1, self._draws.tape.size // self._draws_per_row)) * self._draws_per_row)
+
+    def _check_health(self) -> None:
+        if self._seen[0] >= self.next_check:
+            check(self)
 
     def _follow_history(self) -> None:
         """Tables with an entry a row grow with the history; one that leaves the cache is read ahead."""
