@@ -97,11 +97,20 @@ def as_number(value: Any, called: str) -> float:
     return number
 
 
-def as_whole(value: Any, called: str, least: int = 1) -> int:
+def as_whole(value: Any, called: str, least: int = 1, most: int = 2**31 - 2) -> int:
     """A setting that counts something."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise SettingsError(f"{called} must be a whole number of at least {least}, got {value!r}.")
+    good = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not (good and least <= value <= most):
+        limit = f"at most {most}" if good and value > most else f"at least {least}"
+        raise SettingsError(f"{called} must be a whole number of {limit}, got {value!r}.")
     return int(value)
+
+
+def as_flag(value: Any, called: str) -> bool:
+    """A setting that is on or off."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingsError(f"{called} must be True or False, got {value!r}.")
+    return bool(value)
 
 
 def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
@@ -109,7 +118,7 @@ def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
     rows: Any
     if type(X) is Rows and X.dim == dim and X.plain():
         return X
-    if type(X) in CSR and (rows := csr_rows(X, dim)) and rows.plain():
+    if (rows := csr_rows(X, dim)) is not None and rows.plain():
         return rows
     if type(X) is np.ndarray and X.dtype == FLOAT:
         rows = X
@@ -189,9 +198,9 @@ def sparse_rows(X: Any, called: str) -> Rows:
 
 def csr_rows(X: Any, dim: int) -> Rows | None:
     """The arrays of a CSR matrix of so many columns, as they are; whether they fit together is for the stage to see."""
-    start = X.indptr
-    fits = type(start) is np.ndarray and X.shape == (start.size - 1, dim)
-    return Rows(X.indices, X.data, start, dim) if fits else None
+    if type(X) not in CSR or type(X.indptr) is not np.ndarray or X.shape != (X.indptr.size - 1, dim):
+        return None
+    return Rows(X.indices, X.data, X.indptr, dim)
 
 
 def _converted(X: Any) -> Any:

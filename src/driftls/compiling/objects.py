@@ -1,9 +1,9 @@
-"""From LLVM IR to machine code for this processor, by llvmlite; and the cache of both on disk.
+"""From LLVM IR to machine code for this processor, by llvmlite; its cache on disk; and the IR that is shipped.
 
 The cache is a cache: a file that is missing, damaged, foreign or not ours to trust costs a compilation and nothing else.
-`NAME-KEY.ir` is the IR of a part under a digest of all kernel sources; `NAME-KEY.obj` its machine code under a digest of
-the IR, the processor and LLVM's version. Each begins with a digest of its name and of what follows, which is checked
-before anything runs. The folder and the file must be this user's to write alone; otherwise nothing is read or written.
+`NAME-KEY.obj` is the machine code of a part under a digest of all kernel sources, the processor and LLVM's version;
+`NAME-KEY.ir`, in the package, its IR under that of the sources. Each begins with a digest of its name and of what follows,
+which is checked before anything runs. The cache must be this user's to write alone; otherwise nothing is read or written.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import ctypes
 import hashlib
 import logging
 import os
+import shutil
 import stat
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -73,22 +75,14 @@ def _engine() -> Any:
 def load(part: Part) -> int:
     """The address of a part: from the cache, or compiled and put there."""
     with LOCK:
-        digest = part_digest(part)
-        text = read(f"{part.name}-{digest}.ir") or shipped(part, digest)
-        began = time.perf_counter()
-        if text is None:
-            _say()
-            from driftls.compiling.compiler import module_of
-
-            text = module_of(part).encode()
-            write(f"{part.name}-{digest}.ir", text)
-        processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()} {llvmlite.__version__}"
-        name = f"{part.name}-{hashlib.sha256(text + processor.encode()).hexdigest()[:24]}.obj"
-        code = read(name)
+        made_for = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()} {llvmlite.__version__}"
+        name = f"{part.name}-{hashlib.sha256(f'{part_digest(part)} {made_for}'.encode()).hexdigest()[:24]}.obj"
+        began, code = time.perf_counter(), read(name)
         if code is None:
-            if _spent[0] > SAY_AFTER:
+            text = shipped(part)
+            if text is None or _spent[0] > SAY_AFTER:
                 _say()
-            code = machine_code(text.decode())
+            code = machine_code(intermediate(part) if text is None else text)
             write(name, code)
         _engine().add_object_file(llvm.ObjectFileRef.from_data(code))
         _engine().finalize_object()
@@ -102,10 +96,10 @@ def load(part: Part) -> int:
         return address
 
 
-def machine_code(text: str) -> bytes:
+def machine_code(text: bytes) -> bytes:
     """IR, optimised for this processor and made an object file."""
     machine = _machine()
-    module = llvm.parse_assembly(text)
+    module = llvm.parse_assembly(text.decode())
     module.triple, module.data_layout = llvm.get_process_triple(), str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.slp_vectorization = True
@@ -114,12 +108,31 @@ def machine_code(text: str) -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def shipped(part: Part, digest: str) -> bytes | None:
+# -- what comes with the package --------------------------------------------------------------------------------------
+
+
+def intermediate(part: Part) -> bytes:
+    """The IR of a part, by Numba."""
+    from driftls.compiling.compiler import module_of
+
+    return module_of(part).encode()
+
+
+def shipped(part: Part) -> bytes | None:
     """The IR that came with the package, if it is that of these sources."""
-    name = f"{part.name}-{digest}.ir"
+    name = f"{part.name}-{part_digest(part)}.ir"
     with suppress(OSError, ValueError):
         return opened(name, (HERE / "ir" / name).read_bytes())
     return None
+
+
+def ship(parts: Iterable[Part]) -> None:
+    """Put the IR of these parts, and no other, where `shipped` finds it: `make ir`."""
+    texts = {f"{part.name}-{part_digest(part)}.ir": intermediate(part) for part in parts}
+    shutil.rmtree(HERE / "ir", ignore_errors=True)
+    (HERE / "ir").mkdir()
+    for name, text in texts.items():
+        (HERE / "ir" / name).write_bytes(sealed(name, text))
 
 
 # -- the folder -------------------------------------------------------------------------------------------------------

@@ -152,15 +152,18 @@ class Tracker(Machine):
     @property
     def theta(self) -> NDArray[np.float64]:
         """The present estimate of the coefficients, a fresh array; see `intercept_`."""
-        with self.lock:
-            theta = self.coefficients()
-            return theta[: self.dim] if self.units is None else self.units.raw(theta)[0]
+        return self._raw()[0]
 
     @property
     def intercept_(self) -> float:
         """What is predicted where all features are 0."""
+        return self._raw()[1]
+
+    def _raw(self) -> tuple[NDArray[np.float64], float]:
+        """Coefficients and intercept in the caller's units."""
         with self.lock:
-            return 0.0 if self.units is None else self.units.raw(self.coefficients())[1]
+            theta = self.coefficients()
+            return (theta[: self.dim], 0.0) if self.units is None else self.units.raw(theta)
 
     def coefficients(self, at: Any = slice(None)) -> NDArray[np.float64]:
         """The present estimate in the tracker's own units, with the intercept's last: what `target` is held against.

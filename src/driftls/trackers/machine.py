@@ -13,6 +13,7 @@ from driftls.compiling.parts import Frame, Part
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import SettingsError
 from driftls.history import History
+from driftls.inputs import as_flag, as_whole
 from driftls.kernels import learn as kernels
 from driftls.kernels.records import TRACKER
 from driftls.persistence import Saveable
@@ -20,7 +21,7 @@ from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule, ridg
 from driftls.stage import Stage
 from driftls.state import Shape, State, unbroken
 from driftls.trackers.health import FIRST, NEVER, check
-from driftls.trackers.settings import MOST_STEPS, flag, whole_number
+from driftls.trackers.settings import MOST_STEPS
 from driftls.units import Change, Units
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
@@ -56,8 +57,8 @@ class Machine(Saveable):
         scale: bool = True,
         intercept: bool = True,
     ) -> None:
-        self.scale, self.intercept = flag(scale, "scale"), flag(intercept, "intercept")
-        self.dim, self.steps = whole_number(dim, "dim", 1), whole_number(steps, "steps", 0, MOST_STEPS)
+        self.scale, self.intercept = as_flag(scale, "scale"), as_flag(intercept, "intercept")
+        self.dim, self.steps = as_whole(dim, "dim", 1), as_whole(steps, "steps", 0, MOST_STEPS)
         self.step_size: Schedule = as_schedule(step_size, "step_size")
         self.ridge_given = regularisation is not None  # else a policy may find it from the data
         self.regularisation: Schedule = as_schedule(
@@ -65,7 +66,7 @@ class Machine(Saveable):
         )
         if isinstance(self.regularisation, Normalised):
             raise SettingsError("regularisation cannot be Normalised: pass a number, a Power or ridge(total).")
-        self.guard = flag(guard, "guard")
+        self.guard = as_flag(guard, "guard")
         if history is not None and not isinstance(history, History):
             raise SettingsError(f"history must be a Growing(), Reservoir(), Window() or Mapped(), got {history!r}.")
         self.history = History() if history is None else history
@@ -172,7 +173,7 @@ class Machine(Saveable):
         with self.lock:
             if self.held:
                 raise SettingsError("this tracker is a policy's, which has to grow with it. Call policy.grow(dim).")
-            before, dim = self.dim, whole_number(dim, "dim", self.dim)
+            before, dim = self.dim, as_whole(dim, "dim", self.dim)
             if dim == before:
                 return
             self._try_room(dim + self.inner - before)
@@ -256,11 +257,6 @@ class Machine(Saveable):
     def __len__(self) -> int:
         """Rows seen: n."""
         return self.history.seen if self._stage.sparse is not None else 0
-
-    @property
-    def n(self) -> int:
-        """Rows seen."""
-        return len(self)
 
     @property
     def sparse(self) -> bool | None:

@@ -1,13 +1,10 @@
-"""Settings that trackers share, and what is refused."""
+"""Settings that trackers share, by name and type."""
 
 from __future__ import annotations
 
 from typing import Any, TypedDict
 
-import numpy as np
-
 from driftls.draws import Seed
-from driftls.errors import SettingsError
 from driftls.history import History
 
 MOST_STEPS = 10_000_000  # a row: as many uniforms are drawn ahead
@@ -32,17 +29,3 @@ class Drawing(Common, total=False):
     steps: int
     seed: Seed
     guard: bool
-
-
-def whole_number(value: Any, name: str, least: int, most: int = 2**31 - 2) -> int:
-    """A setting that counts something."""
-    if isinstance(value, bool) or not (isinstance(value, int | np.integer) and least <= value <= most):
-        raise SettingsError(f"{name} must be a whole number of at least {least} and at most {most}, got {value!r}.")
-    return int(value)
-
-
-def flag(value: Any, name: str) -> bool:
-    """A setting that is on or off."""
-    if not isinstance(value, bool | np.bool_):
-        raise SettingsError(f"{name} must be True or False, got {value!r}.")
-    return bool(value)
