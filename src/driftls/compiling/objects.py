@@ -101,11 +101,16 @@ def machine_code(text: bytes) -> bytes:
     machine = _machine()
     module = llvm.parse_assembly(text.decode())
     module.triple, module.data_layout = llvm.get_process_triple(), str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = options.slp_vectorization = True
+    optimise(module, machine, 3)
+    return bytes(machine.emit_object(module))
+
+
+def optimise(module: Any, machine: Any, level: int) -> None:
+    """LLVM's passes of a level; loops are rewritten from 2 on, where the processor is known."""
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = level > 1
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    return bytes(machine.emit_object(module))
 
 
 # -- what comes with the package --------------------------------------------------------------------------------------
