@@ -106,13 +106,6 @@ def as_whole(value: Any, called: str, least: int = 1, most: int = 2**31 - 2) -> 
     return int(value)
 
 
-def as_flag(value: Any, called: str) -> bool:
-    """A setting that is on or off."""
-    if not isinstance(value, bool | np.bool_):
-        raise SettingsError(f"{called} must be True or False, got {value!r}.")
-    return bool(value)
-
-
 def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
     """Rows with `dim` features: a matrix, dense or sparse, of any format, or a list of (indices, values); checked."""
     rows: Any

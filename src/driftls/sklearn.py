@@ -9,9 +9,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from driftls.errors import SettingsError, missing_extra
-from driftls.inputs import as_flag, as_whole, checked_csr
+from driftls.inputs import as_whole, checked_csr
 from driftls.schedules import ridge as total_ridge
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
+from driftls.trackers.settings import flag
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -124,7 +125,7 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """What a tracker takes: float64, sparse indices in order, the constant appended; the caller's X stays as is."""
         settings: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "y_numeric": True, "reset": first}
         X, y = validate_data(self, checked_csr(X), y, **settings)
-        constant = as_flag(self.fit_intercept, "fit_intercept") if first else self.tracker_.dim > X.shape[1]
+        constant = flag(self.fit_intercept, "fit_intercept") if first else self.tracker_.dim > X.shape[1]
         if sp.issparse(X) and not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()

@@ -14,7 +14,7 @@ from driftls.errors import DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.columns import as_record
 from driftls.history import Mapped
-from driftls.inputs import as_rows, as_whole
+from driftls.inputs import as_rows
 from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
 from driftls.policies.arms import OPEN_END, as_block, check_parts, first_dim, is_items, is_user, look_at, position_of
@@ -24,6 +24,7 @@ from driftls.policies.policy import Policy
 from driftls.schedules import ridge
 from driftls.state import refuse
 from driftls.trackers import RLS, SAGA, Tracker
+from driftls.trackers.settings import whole_number
 from driftls.units import Units
 from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, NoWidth, Width
 
@@ -85,7 +86,7 @@ class DisjointLinUCB(Policy):
     ) -> None:
         if dim is None and features is not None:
             dim = first_dim(features) if tracker is None else tracker.dim
-        dim = as_whole(dim, "dim", 1)
+        dim = whole_number(dim, "dim", 1)
         self._auto = tracker is None and width is None
         if self._auto:
             self._reason = "open: tracker and width are chosen when the first user is here"
@@ -100,7 +101,7 @@ class DisjointLinUCB(Policy):
         if width is None:
             width = CentredWidth() if tracker.intercept else DiagonalWidth()
         super().__init__(dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own, features=features)
-        self.tracker, self.most_arms = tracker, as_whole(most_arms, "most_arms", 1)
+        self.tracker, self.most_arms = tracker, whole_number(most_arms, "most_arms", 1)
         if not (self._auto or tracker.ridge_given or kappa is not None):
             self._models.adapt(tracker, FIRST_RIDGE)
         self._index = ArmIndex(self.most_arms)
@@ -157,7 +158,7 @@ class DisjointLinUCB(Policy):
             arms = self.features.table(arms)  # type: ignore[attr-defined]
         rows: Any = as_rows(self._own(arms), self.dim, "users")
         count = rows.shape[0]
-        if rounds is not None and as_whole(rounds, "rounds", 0) != count:
+        if rounds is not None and whole_number(rounds, "rounds", 0) != count:
             raise InputError(f"rounds must be the number of users, {count}, got {rounds!r}.")
         return rows, len(names), names, np.arange(count, dtype=np.int64)
 

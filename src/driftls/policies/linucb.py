@@ -7,12 +7,12 @@ from typing import Any
 from driftls.draws import Seed, generator_of
 from driftls.errors import SettingsError
 from driftls.features import FeatureMap
-from driftls.inputs import as_whole
 from driftls.policies.arms import OPEN_END, first_dim
 from driftls.policies.files import seeds_header, seeds_of
 from driftls.policies.shared import SharedPolicy
 from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
 from driftls.trackers import RAW, RLS, SAGA, Tracker
+from driftls.trackers.settings import whole_number
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth, Width
 
 # Up to so many features the exact method is affordable: for any arms; for arms that recur, most of whose widths need not
@@ -84,7 +84,7 @@ class LinUCB(SharedPolicy):
         self._regularisation = ridge(1.0) if regularisation is None else as_schedule(regularisation, "regularisation")
         own, self._seed = generator_of(seed).spawn(2)
         if tracker is None:
-            tracker, width = self._parts(as_whole(dim, "dim", 1), sparse=False, recurring=False)
+            tracker, width = self._parts(whole_number(dim, "dim", 1), sparse=False, recurring=False)
             if features is not None and features.grows:
                 self._reason = f"for {OPEN_END}: the first arms will tell which method suits them"
         elif width is None:

@@ -15,7 +15,7 @@ from driftls.draws import Seed
 from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap, resized
 from driftls.features import from_header as features_of
-from driftls.inputs import LARGEST, Rows, as_whole, is_sparse, sparse_rows
+from driftls.inputs import LARGEST, Rows, is_sparse, sparse_rows
 from driftls.persistence import group
 from driftls.policies.arm_index import plain_id
 from driftls.policies.arms import (
@@ -35,6 +35,7 @@ from driftls.policies.models import Models
 from driftls.policies.questions import Questions
 from driftls.state import refuse
 from driftls.trackers import Tracker
+from driftls.trackers.settings import whole_number
 from driftls.units import Units
 from driftls.widths import Width
 
@@ -339,7 +340,7 @@ class Policy(Questions):
     def grow(self, dim: int) -> None:
         """Take `dim` features from now on, as if there had been so many from the start; nothing learned is lost."""
         with self.lock:
-            dim = as_whole(dim, "dim", self.dim)
+            dim = whole_number(dim, "dim", self.dim)
             if dim > self.dim:
                 inner = self._with_constants(dim)
                 for model in self._models.each():

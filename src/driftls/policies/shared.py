@@ -14,7 +14,7 @@ from driftls.errors import DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms, with_constants
 from driftls.history import Mapped
-from driftls.inputs import Rows, as_numbers, as_whole
+from driftls.inputs import Rows, as_numbers
 from driftls.kernels import choose as kernels
 from driftls.persistence import whole
 from driftls.policies.arm_index import ArmIndex, plain_ids
@@ -36,6 +36,7 @@ from driftls.policies.policy import Policy
 from driftls.policies.tables import TABLE_FROM, CrossedStage
 from driftls.state import refuse
 from driftls.trackers import Tracker
+from driftls.trackers.settings import whole_number
 from driftls.widths import Width
 
 FIRST_SLOTS = 16
@@ -87,7 +88,7 @@ class SharedPolicy(Policy):
             tracker.dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed, features=features
         )
         self.tracker, self.lock = tracker, tracker.lock  # whoever uses the tracker by itself takes turns too
-        self.forget_after = as_whole(forget_after, "forget_after", 0)
+        self.forget_after = whole_number(forget_after, "forget_after", 0)
         self._index = ArmIndex()  # which id has which slot of a width that keeps something for each
         self._crossed = CrossedStage(self.frame, self._models.table)
 

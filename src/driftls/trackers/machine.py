@@ -13,7 +13,7 @@ from driftls.compiling.parts import Frame, Part
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import SettingsError
 from driftls.history import History
-from driftls.inputs import as_flag, as_whole
+from driftls.inputs import as_whole
 from driftls.kernels import learn as kernels
 from driftls.kernels.records import TRACKER
 from driftls.persistence import Saveable
@@ -21,7 +21,7 @@ from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule, ridg
 from driftls.stage import Stage
 from driftls.state import Shape, State, unbroken
 from driftls.trackers.health import FIRST, NEVER, check
-from driftls.trackers.settings import MOST_STEPS
+from driftls.trackers.settings import MOST_STEPS, flag
 from driftls.units import Change, Units
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
@@ -57,7 +57,7 @@ class Machine(Saveable):
         scale: bool = True,
         intercept: bool = True,
     ) -> None:
-        self.scale, self.intercept = as_flag(scale, "scale"), as_flag(intercept, "intercept")
+        self.scale, self.intercept = flag(scale, "scale"), flag(intercept, "intercept")
         self.dim, self.steps = as_whole(dim, "dim", 1), as_whole(steps, "steps", 0, MOST_STEPS)
         self.step_size: Schedule = as_schedule(step_size, "step_size")
         self.ridge_given = regularisation is not None  # else a policy may find it from the data
@@ -66,7 +66,7 @@ class Machine(Saveable):
         )
         if isinstance(self.regularisation, Normalised):
             raise SettingsError("regularisation cannot be Normalised: pass a number, a Power or ridge(total).")
-        self.guard = as_flag(guard, "guard")
+        self.guard = flag(guard, "guard")
         if history is not None and not isinstance(history, History):
             raise SettingsError(f"history must be a Growing(), Reservoir(), Window() or Mapped(), got {history!r}.")
         self.history = History() if history is None else history

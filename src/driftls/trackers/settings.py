@@ -1,12 +1,17 @@
-"""Settings that trackers share, by name and type."""
+"""Settings that trackers share, and what is refused."""
 
 from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from driftls.draws import Seed
-from driftls.history import History
+import numpy as np
 
+from driftls.draws import Seed
+from driftls.errors import SettingsError
+from driftls.history import History
+from driftls.inputs import as_whole
+
+whole_number = as_whole  # as policies call it
 MOST_STEPS = 10_000_000  # a row: as many uniforms are drawn ahead
 
 # features as they are, and no intercept: what the paper's algorithms are printed for
@@ -29,3 +34,10 @@ class Drawing(Common, total=False):
     steps: int
     seed: Seed
     guard: bool
+
+
+def flag(value: Any, name: str) -> bool:
+    """A setting that is on or off."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingsError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from driftls.compiling.parts import Frame, Part
 from driftls.errors import SettingsError
 from driftls.history import ROWS_KEPT, Window
-from driftls.inputs import as_flag, as_whole
+from driftls.inputs import as_whole
 from driftls.kernels import cg, gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.records import ROWS
@@ -21,7 +21,7 @@ from driftls.schedules import Normalised
 from driftls.state import Shape
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import RLS, of_rows, plain
-from driftls.trackers.settings import MOST_STEPS, Drawing
+from driftls.trackers.settings import MOST_STEPS, Drawing, flag
 from driftls.trackers.sums import gram_of
 from driftls.units import Change
 
@@ -125,7 +125,7 @@ class GD(StochasticTracker):
     def __init__(
         self, dim: int, *, averaging: str | None = "default", newest: bool = False, **settings: Unpack[Drawing]
     ) -> None:
-        newest = as_flag(newest, "newest")
+        newest = flag(newest, "newest")
         if isinstance(averaging, str) and averaging == "default":
             averaging = None if newest else "tail"
         if not isinstance(averaging, str | None) or averaging not in AVERAGING:
