@@ -503,6 +503,8 @@ def sequence(room: str, seed: int, count: Counter[str]) -> list[str]:
                 difference = changed(before, box[0])
                 if difference:
                     found.append(f"{what}: {difference}")
+        if hasattr(getattr(box[0], "history", None), "close"):
+            box[0].history.close()
     return found
 
 

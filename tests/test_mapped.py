@@ -43,22 +43,45 @@ def test_two_owners_of_one_folder_are_refused(tmp_path):
         SAGA(2, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(np.eye(2), [1.0, 2.0])
     with pytest.raises(SettingsError, match="in use by another tracker"):
         SAGA.load(tmp_path / "t.safetensors")
-    del first  # a folder is let go with its tracker
+    first.history.close()
     assert len(SAGA.load(tmp_path / "t.safetensors")) == 2
+
+
+def test_a_folder_is_let_go_with_its_tracker(tmp_path):
+    first = SAGA(2, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(np.eye(2), [1.0, 2.0])
+    first.save(tmp_path / "t.safetensors")
+    del first
+    assert len(SAGA.load(tmp_path / "t.safetensors")) == 2
+
+
+def test_a_closed_history_can_no_longer_be_learned_into(tmp_path):
+    X, y = stream(30)
+    closed = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(X, y)
+    closed.save(tmp_path / "t.safetensors")
+    closed.history.close()
+    again = SAGA.load(tmp_path / "t.safetensors")
+    for attempt in (lambda: closed.update(X[0], y[0]), lambda: closed.partial_fit(X, y), lambda: closed.target):
+        with pytest.raises(SettingsError, match="was closed"):
+            attempt()
+    with pytest.raises(SettingsError, match="was closed"):
+        closed.save(tmp_path / "wrong.safetensors")
+    again.partial_fit(X, y)
+    assert len(closed) == 30
+    np.testing.assert_allclose(closed.predict(X), X @ closed.theta, rtol=0, atol=1e-13)
+    assert len(again.history) == 60
 
 
 def test_a_folder_that_holds_rows_is_refused_with_advice(tmp_path):
     X, y = stream(30)
     first = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(X, y)
-    theta = first.theta
-    del first
+    first.history.close()
     second = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0, **RAW)
     with pytest.raises(SettingsError, match=r"already holds rows.*Mapped\.read"):
         second.partial_fit(X, y)
     # the advice works, and the refusal has not kept the folder
     kept, targets = Mapped.read(tmp_path / "rows")
     third = SAGA(4, history=Mapped(tmp_path / "other"), seed=0, **RAW).partial_fit(kept, targets)
-    np.testing.assert_array_equal(third.theta, theta)
+    np.testing.assert_array_equal(third.theta, first.theta)
 
 
 def test_a_folder_whose_first_rows_were_refused_is_free(tmp_path):
@@ -67,6 +90,7 @@ def test_a_folder_whose_first_rows_were_refused_is_free(tmp_path):
         tracker.partial_fit([[np.nan, 1.0]], [1.0])
     tracker.partial_fit(sp.csr_array(np.eye(2)), [1.0, 2.0])
     assert tracker.history.sparse
+    tracker.history.close()
 
 
 # -- on disk -------------------------------------------------------------------------------------------------------
@@ -113,7 +137,7 @@ def test_rows_that_came_after_a_save_are_dropped_when_it_is_loaded(layout, tmp_p
     tracker.save(tmp_path / "t.safetensors")
     tracker.partial_fit(matrix[200:], y[200:])
     assert len(tracker.history) == 200
-    del tracker
+    tracker.history.close()
     again = SAGA.load(tmp_path / "t.safetensors")
     assert len(again) == len(again.history) == 100
     again.partial_fit(matrix[100:], y[100:])
@@ -186,6 +210,7 @@ def saved(tmp_path):
     X, y = stream(30)
     tracker = SAGA(4, history=Mapped(tmp_path / "rows"), seed=0, **RAW).partial_fit(X, y)
     tracker.save(tmp_path / "t.safetensors")
+    tracker.history.close()
     return tmp_path
 
 
@@ -207,12 +232,12 @@ def test_rows_that_were_rewritten_in_other_units_after_the_save_are_refused(tmp_
     tracker.save(tmp_path / "early")
     tracker.partial_fit(1e3 * X[50:], y[50:])  # other units
     tracker.save(tmp_path / "late")
-    theta = tracker.theta
-    del tracker
+    tracker.history.close()
     with pytest.raises(FileFormatError, match="rewritten in other units"):
         SAGA.load(tmp_path / "early")
     again = SAGA.load(tmp_path / "late")
-    np.testing.assert_array_equal(again.theta, theta)
+    np.testing.assert_array_equal(again.theta, tracker.theta)
+    again.history.close()
 
 
 @pytest.mark.parametrize(
@@ -238,7 +263,8 @@ def test_a_damaged_folder_gets_its_own_clear_error(saved, damage, error, complai
 def test_a_folder_of_another_tracker_is_not_mistaken_for_its_own(saved):
     for file in (saved / "rows").iterdir():
         file.unlink()
-    SAGA(7, history=Mapped(saved / "rows"), seed=0, **RAW).partial_fit(*stream(50, dim=7))
+    other = SAGA(7, history=Mapped(saved / "rows"), seed=0, **RAW).partial_fit(*stream(50, dim=7))
+    other.history.close()
     with pytest.raises(FileFormatError, match="rows of another tracker"):
         SAGA.load(saved / "t.safetensors")
 
@@ -251,6 +277,7 @@ def test_reading_an_empty_or_missing_folder_says_so(tmp_path):
     X, y = Mapped.read(tmp_path / "rows")
     assert X.shape == (0, 3)
     assert y.shape == (0,)
+    history.close()
 
 
 # -- a full disk ---------------------------------------------------------------------------------------------------

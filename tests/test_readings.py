@@ -449,6 +449,7 @@ def test_row_17_memory_is_bounded_on_request(tmp_path):
     mapped = Mapped(tmp_path / "rows")
     SAGA(4, history=mapped, seed=0, **RAW).partial_fit(X, X[:, 0])
     assert isinstance(mapped.arrays["values"], np.memmap)
+    mapped.close()
     sparse = SAGA(100_000, history=Window(100), seed=0, **RAW)
     sparse.partial_fit(sp.random_array((300, 100_000), density=2e-5, rng=rng, format="csr"), np.ones(300))
     kept = sparse.history.arrays

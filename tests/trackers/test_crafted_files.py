@@ -142,7 +142,7 @@ def test_a_mapped_folder_with_wrong_pointers_is_refused(tmp_path):
     X = sp.csr_array(np.eye(3))
     tracker = SAGA(3, seed=0, history=Mapped(tmp_path / "rows"), **RAW).partial_fit(X, np.ones(3))
     tracker.save(tmp_path / "file")
-    del tracker
+    tracker.history.close()
     for part, dtype, value in (("stop", np.int64, 2**40), ("start", np.int64, -1), ("indices", np.int32, 10**6)):
         content = (tmp_path / "rows" / part).read_bytes()
         spoiled = np.frombuffer(content, dtype).copy()

@@ -97,7 +97,7 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def counts(self):
         if hasattr(self, "tracker"):
-            assert len(self.tracker) == self.tracker.history.seen == len(self.y)
+            assert len(self.tracker) == self.tracker.n == self.tracker.history.seen == len(self.y)
             assert self.tracker.sparse == (None if not len(self.y) else self.kind is sp.csr_array)
 
     def teardown(self):

@@ -61,7 +61,7 @@ def test_saves_beside_a_thread_that_learns_are_whole(tmp_path, mapped):
     np.testing.assert_array_equal(tracker.theta, straight.theta)
     if mapped:
         tracker.save(tmp_path / "file")
-        del tracker
+        tracker.history.close()
         np.testing.assert_array_equal(SAGA.load(tmp_path / "file").theta, straight.theta)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from driftls.compiling.parts import Frame
 from driftls.errors import CorruptFileError, FileFormatError, SettingsError
-from driftls.history.rows import Array, History
+from driftls.history.rows import CLOSED, Array, History
 from driftls.kernels.learn import GROWING
 from driftls.kernels.records import COUNTS
 from driftls.persistence import whole
@@ -31,9 +31,9 @@ RESTORE = "Restore the folder from a copy."
 class Mapped(History):
     """All rows, in files below the folder `path`: larger than memory, and still there after a restart.
 
-    The folder belongs to one tracker at a time, until that is gone (`del tracker`). `Tracker.save` keeps its name, not
-    its rows; `Tracker.load` opens it again and drops rows that came after the save. `Mapped.read(path)` gives the rows to
-    anyone, in the units of the tracker: as they came, where it has `scale=False, intercept=False`.
+    The folder belongs to one tracker at a time. `Tracker.save` keeps its name, not its rows; `Tracker.load` opens it
+    again and drops rows that came after the save. `Mapped.read(path)` gives the rows to anyone, in the units of the
+    tracker: as they came, where it has `scale=False, intercept=False`.
     """
 
     kind = GROWING
@@ -79,7 +79,7 @@ class Mapped(History):
             pass
         except OSError:
             os.close(lock)
-            raise SettingsError(f"{self.path} is in use by another tracker. Save and delete that one first.") from None
+            raise SettingsError(f"{self.path} is in use by another tracker. Close that one first.") from None
         self._release = weakref.finalize(self, os.close, lock)
         try:
             yield
@@ -103,15 +103,32 @@ class Mapped(History):
         if self._release is not None:
             self._release()
 
+    def close(self) -> None:
+        """Write everything to disk and let go of the folder; the tracker can still predict, but no longer learn."""
+        self.flush()
+        held, seen = len(self), self.seen
+        self.frame.set(count=held, room=0)  # where the tracker still looks: no room, so it asks, and is told
+        counts = Frame(COUNTS)
+        counts.set(kind=self.kind, held=held, seen=seen)
+        self.counts, self.closed = counts, True
+        if self._release is not None:
+            self._release()
+
+    def flush(self) -> None:
+        """Have the operating system write everything to disk now: rows first, then their count."""
+        array: Any
+        for array in (*self.arrays.values(), *([self._head] if self.dim else [])):
+            array.flush()
+
     def change_units(self, change: Change) -> None:
         if len(self):
             self._head[CHANGES] += 1  # first: a process that ends meanwhile leaves rows that fit no tracker
         super().change_units(change)
 
     def header(self) -> dict[str, Any]:
-        array: Any
-        for array in (*self.arrays.values(), *([self._head] if self.dim else [])):
-            array.flush()  # to disk, rows before their count
+        if self.closed and len(self):
+            raise SettingsError(CLOSED)
+        self.flush()
         changes = int(self._head[CHANGES]) if self.dim else 0
         return {**super().header(), "path": str(self.path.resolve()), "changes": changes}
 

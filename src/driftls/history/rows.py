@@ -24,6 +24,7 @@ SPARSE: dict[str, Shape] = {
 }
 FIRST_BYTES, FIRST_ENTRIES = 1 << 16, 16  # of the first rows, and of a sparse one
 ROWS_KEPT = 100_000  # a model, by default: docs/math/history.md has why so many, and why the newest
+CLOSED = "this history was closed. Load the tracker again to go on with its rows."
 
 
 class History:
@@ -41,7 +42,7 @@ class History:
         self._kept: State  # from the first rows on
         self._sized: Any = None  # makes arrays elsewhere than in memory
         self.frame, self.counts = Frame(ROWS), Frame(COUNTS)
-        self.dim, self.sparse = 0, False
+        self.dim, self.sparse, self.closed = 0, False, False
 
     def __len__(self) -> int:
         """Rows held now."""
@@ -97,6 +98,8 @@ class History:
 
     def reserve(self, count: int, nnz: int) -> None:
         """Make room for `count` more rows with `nnz` entries in all."""
+        if self.closed:
+            raise SettingsError(CLOSED)
         if self.kind == NOTHING:
             return
         length, wanted = len(self.arrays["y"]), self._most(len(self) + count)
@@ -131,6 +134,8 @@ class History:
     def matrix(self, first: int = 0) -> tuple[Any, NDArray[np.float64]]:
         """X (an array, or CSR) and y of the held rows from slot `first` on, copied."""
         held = len(self)
+        if self.closed and held:
+            raise SettingsError(CLOSED)
         if not self.arrays:
             return np.empty((0, self.dim)), np.empty(0)
         y = np.array(self.arrays["y"][first:held])

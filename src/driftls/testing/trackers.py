@@ -40,7 +40,7 @@ def _questions(tracker: Tracker, layout: Layout) -> Iterator[Callable[[], Any]]:
     yield lambda: tracker.theta
     for rows in (X, X[0], sp.csr_array(X), ([0], [1.0]), "text", np.nan * X, np.ones(99)):
         yield partial(tracker.predict, rows)
-    yield lambda: (repr(tracker), len(tracker), tracker.sparse, tracker.functions())
+    yield lambda: (repr(tracker), len(tracker), tracker.n, tracker.sparse, tracker.functions())
     yield lambda: tracker.fresh(seed=3)
     yield tracker.tracking_error
     yield tracker.tracking_error
@@ -80,15 +80,15 @@ def same_tracker(one: Tracker, two: Tracker, what: str) -> None:
 
 
 def starts_at_zero_and_counts_rows(make: Make) -> None:
-    """theta is 0 at first; len counts rows; predict has a number for a row and a vector for a block."""
+    """theta is 0 at first; n counts rows; predict has a number for a row and a vector for a block."""
     tracker = make()
     X, y = good_rows(tracker.dim)
-    assert (len(tracker), tracker.sparse) == (0, None)
+    assert (len(tracker), tracker.n, tracker.sparse) == (0, 0, None)
     assert not tracker.theta.any()
     assert tracker.predict(X[0]) == 0.0
     assert not tracker.predict(X).any()
     tracker.partial_fit(X, y)
-    assert (len(tracker), tracker.sparse) == (len(y), False)
+    assert (len(tracker), tracker.n, tracker.sparse) == (len(y), len(y), False)
     assert isinstance(tracker.predict(X[0]), float)
     theta = tracker.theta
     assert (theta.dtype, theta.shape) == (np.float64, (tracker.dim,))

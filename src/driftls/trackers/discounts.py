@@ -121,6 +121,11 @@ class AutoDiscount(Saveable):
         return len(self.trackers[0])
 
     @property
+    def n(self) -> int:
+        """Rows seen."""
+        return len(self)
+
+    @property
     def discount(self) -> float:
         """That of the tracker with the largest weight."""
         with self.lock:

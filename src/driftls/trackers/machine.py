@@ -259,6 +259,11 @@ class Machine(Saveable):
         return self.history.seen if self._stage.sparse is not None else 0
 
     @property
+    def n(self) -> int:
+        """Rows seen."""
+        return len(self)
+
+    @property
     def sparse(self) -> bool | None:
         """Whether rows are kept sparse; None before the first."""
         return self._stage.sparse
