@@ -172,7 +172,8 @@ def sparse_rows(X: Any, called: str) -> Rows:
         else:
             X = X if X.format == "csr" else _converted(X)
             indices, values, start, dim = X.indices, X.data, X.indptr, X.shape[-1]
-        start, indices, values = np.array(start), np.asarray(indices), as_numbers(values, "data must be an array")
+        start, indices, dim = np.array(start), np.asarray(indices), int(dim)
+        values = as_numbers(values, "data must be an array")
         good = (
             start.ndim == indices.ndim == values.ndim == 1 and start.dtype.kind in "iu" and indices.dtype.kind in "iu"
         )
@@ -186,7 +187,7 @@ def sparse_rows(X: Any, called: str) -> Rows:
         raise InputError(
             f"{called} is not a valid sparse matrix: {error}. Build it anew. Nothing was changed."
         ) from None
-    return Rows(indices[:used], values[:used], start.astype(np.int64), int(dim))
+    return Rows(indices[:used], values[:used], start.astype(np.int64), dim)
 
 
 def csr_rows(X: Any, dim: int) -> Rows | None:

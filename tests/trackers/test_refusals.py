@@ -131,6 +131,8 @@ REFUSED: list[Any] = [
     ("predict", (None,), DriftlsError, "real numbers|3 features"),
     ("update", (np.zeros(0), 1.0), DimensionError, "3 features"),
     ("predict", (np.zeros(0),), DimensionError, "3 features"),
+    ("predict", (Rows([0], [1.0], [0, 1], "three"),), InputError, "x is not a valid sparse matrix"),
+    ("predict", (Rows([0], [1.0], [0, 2], 3),), InputError, "indptr must increase from 0 and stay within"),
 ]
 
 
