@@ -18,7 +18,7 @@ from driftls.kernels.rows import NO_ROOM
 from driftls.persistence import checked, expect, group, whole
 from driftls.schedules import Tabulated
 from driftls.state import refuse
-from driftls.trackers.health import FIRST, Health, health
+from driftls.trackers.health import FIRST, Health, check, health
 from driftls.trackers.machine import Machine
 
 SCHEDULES = ("step_size", "regularisation")
@@ -145,25 +145,23 @@ class Tracker(Machine):
             if len(self) == 0 and not self.held:
                 self.unstart()
             raise
-        self._check_health()
+        if self._seen[0] >= self.next_check:
+            check(self)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     @property
     def theta(self) -> NDArray[np.float64]:
         """The present estimate of the coefficients, a fresh array; see `intercept_`."""
-        return self._raw()[0]
+        with self.lock:
+            theta = self.coefficients()
+            return theta[: self.dim] if self.units is None else self.units.raw(theta)[0]
 
     @property
     def intercept_(self) -> float:
         """What is predicted where all features are 0."""
-        return self._raw()[1]
-
-    def _raw(self) -> tuple[NDArray[np.float64], float]:
-        """Coefficients and intercept in the caller's units."""
         with self.lock:
-            theta = self.coefficients()
-            return (theta[: self.dim], 0.0) if self.units is None else self.units.raw(theta)
+            return 0.0 if self.units is None else self.units.raw(self.coefficients())[1]
 
     def coefficients(self, at: Any = slice(None)) -> NDArray[np.float64]:
         """The present estimate in the tracker's own units, with the intercept's last: what `target` is held against.
@@ -174,8 +172,11 @@ class Tracker(Machine):
             if self.sparse is None:
                 return np.zeros(self.inner)
             self.refresh()
-            (u, *more), a, b = self._state["coords"], self.frame["a"], self.frame["b"]
-            return np.asarray(a * u[at] + b * more[0][at] if b else a * u[at])
+            coords, b = self._state["coords"], self.frame["b"]
+            theta: NDArray[np.float64] = self.frame["a"] * coords[0, at]
+            if b:
+                theta += b * coords[1, at]
+            return theta
 
     def predict(self, X: Any) -> Any:
         """theta . x for a row (a number) or for each row of a block (a vector), in O(nnz) each."""

@@ -49,7 +49,7 @@ def check(tracker: Machine) -> None:
         tracker.next_check *= FACTOR
     if wrong:
         tracker.next_check = NEVER
-        warnings.warn(f"after {len(tracker)} rows of {tracker!r}: {verdict}.", LearningWarning, stacklevel=5)
+        warnings.warn(f"after {len(tracker)} rows of {tracker!r}: {verdict}.", LearningWarning, stacklevel=4)
 
 
 def look(tracker: Machine, error2: float, baseline2: float) -> tuple[str, bool]:

@@ -223,14 +223,10 @@ class Machine(Saveable):
             )  # perhaps with a constant
         history.reserve(kept, nnz)
         self._follow_history()
-        if rows is not self._stage.frame:  # those of a policy, which does not come by `_learn`
-            self._check_health()
+        if rows is not self._stage.frame and self._seen[0] >= self.next_check:  # a policy's do not come by `_learn`
+            check(self)
         if self._draws_per_row:
             self._draws.ready(min(piece, max(1, self._draws.tape.size // self._draws_per_row)) * self._draws_per_row)
-
-    def _check_health(self) -> None:
-        if self._seen[0] >= self.next_check:
-            check(self)
 
     def _follow_history(self) -> None:
         """Tables with an entry a row grow with the history; one that leaves the cache is read ahead."""
