@@ -50,7 +50,7 @@ TRACKER = record(
     """
     # where rows come from and go to, and the uniforms drawn ahead
     """
-    history counts block out tape tape_size cursor
+    history counts block tape tape_size cursor
     """
     # parts: a row enters the state, leaves it, and the steps that follow
     """
