@@ -133,8 +133,8 @@ class History:
         where = np.repeat(arrays["start"][:held] - start[:-1], lengths) + np.arange(start[-1])
         return start, arrays["indices"][where], arrays["values"][where]
 
-    def matrix(self, first: int = 0, *, copy: bool = True) -> tuple[Any, NDArray[np.float64]]:
-        """X (an array, or CSR) and y of the held rows from slot `first` on, copied; dense ones may be asked for as they are."""
+    def matrix(self, first: int = 0) -> tuple[Any, NDArray[np.float64]]:
+        """X (an array, or CSR) and y of the held rows from slot `first` on, copied."""
         held = len(self)
         if self.closed and held:
             raise SettingsError(CLOSED)
@@ -142,8 +142,7 @@ class History:
             return np.empty((0, self.dim)), np.empty(0)
         y = np.array(self.arrays["y"][first:held])
         if not self.sparse:
-            rows = self.arrays["values"][first:held]
-            return np.array(rows) if copy else rows, y
+            return np.array(self.arrays["values"][first:held]), y
         start, index, value = self._packed()
         return sp.csr_array((value, index, start), shape=(held, self.dim))[first:], y
 

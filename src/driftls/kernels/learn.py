@@ -377,8 +377,9 @@ def mean_of(t: Any, x: Any, at: Any, n: int) -> float:
 
 @entry
 def predict(t: Any, i: int, n: int) -> float:
-    """out[k] = theta . x_k for rows i ... n - 1 of the block; 0, or the fault of a row"""
-    rows, out = rows_at(t.block), reals(t.out)
+    """y_k = theta . x_k for rows i ... n - 1 of the block; 0, or the fault of a row"""
+    rows = rows_at(t.block)
+    y = reals(rows.y)
     for k in range(i, n):
         t.fault_row = k
         fault = row_fault(rows, k)
@@ -386,13 +387,5 @@ def predict(t: Any, i: int, n: int) -> float:
             return float(fault)
         own = rows.units != 0
         x, at, length = row(scaled(rows, k, 1), 0) if own else row(rows, k)
-        out[k] = mean_of(t, x, at, length) + (units(rows.units).offset if own else 0.0)
-    return 0.0
-
-
-@entry
-def read_theta(t: Any, i: int, n: int) -> float:
-    """out[j] = theta_j for features i ... n - 1"""
-    for j in range(i, n):
-        reals(t.out)[j] = coefficient(t, j)
+        y[k] = mean_of(t, x, at, length) + (units(rows.units).offset if own else 0.0)
     return 0.0

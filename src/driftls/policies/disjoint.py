@@ -276,6 +276,7 @@ class DisjointLinUCB(Policy):
             models.units = Units(
                 self.dim, sparse=sparse, scale=tracker.scale, intercept=tracker.intercept, constant=constant
             )
+            models.units.follow(self.features)
         models.take_rows(sparse)
 
     def _decide(self, sparse: bool, arms: int) -> Tracker:

@@ -382,6 +382,8 @@ class Policy(Questions):
         """What `snapshot` wrote down of every policy, after its models."""
         self._models.restore(header, arrays)
         self.features = None if header["features"] is None else features_of(header["features"])
+        if self._models.units is not None:
+            self._models.units.follow(self.features)
         self.frozen = bool(header.get("frozen", False))
         self.keys.restore(header["keys"], group(arrays, "keys."), self.dim)
         refuse(self.disjoint and not all(choice.name for choice in self.keys.waiting.values()), "waiting")

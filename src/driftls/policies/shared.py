@@ -312,6 +312,8 @@ class SharedPolicy(Policy):
         tracker.held = True
         models.put(0, model)
         models.units = tracker.units
+        if tracker.units is not None:
+            tracker.units.follow(self.features)
         models.take_rows(bool(tracker.sparse))
         self._crossed.open(model.width)
 

@@ -9,7 +9,9 @@ import numpy as np
 from driftls.draws import Seed
 from driftls.errors import SettingsError
 from driftls.history import History
+from driftls.inputs import as_whole
 
+whole_number = as_whole  # as policies call it
 MOST_STEPS = 10_000_000  # a row: as many uniforms are drawn ahead
 
 # features as they are, and no intercept: what the paper's algorithms are printed for
@@ -32,13 +34,6 @@ class Drawing(Common, total=False):
     steps: int
     seed: Seed
     guard: bool
-
-
-def whole_number(value: Any, name: str, least: int, most: int = 2**31 - 2) -> int:
-    """A setting that counts something."""
-    if isinstance(value, bool) or not (isinstance(value, int | np.integer) and least <= value <= most):
-        raise SettingsError(f"{name} must be a whole number of at least {least} and at most {most}, got {value!r}.")
-    return int(value)
 
 
 def flag(value: Any, name: str) -> bool:
