@@ -93,7 +93,7 @@ def test_inspect_counts_broken_lines_and_stops_at_a_file_that_breaks_off(day: Pa
     path = tmp_path / "bad.gz"
     path.write_bytes(gzip.compress(b"1317513291 id-7 1 |user 1 13 |id-7\nnonsense\n" * 3))
     result = json.loads(driftls("inspect", path, "--json").stdout)
-    assert (result["lines"], result["events"], result["broken"]) == (6, 3, 3)
+    assert (result["lines"], result["events"], result["skipped"]) == (6, 3, 3)
     assert "expected a time in whole seconds, got `nonsense`" in driftls("inspect", path).stdout
     path.write_bytes(day.read_bytes()[:-100])
     done = driftls("inspect", path)

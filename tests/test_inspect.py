@@ -27,7 +27,7 @@ def test_every_figure_is_what_a_count_of_the_events_gives(tmp_path: Path) -> Non
     summary = inspect(read(tmp_path / "day", on_error="skip", block=250))
     events = list(day)
     sizes = [len(event.arms) for event in events]
-    assert (summary.format, summary.lines, summary.events, summary.broken) == ("R6B", 3001, 3000, 1)
+    assert (summary.format, summary.lines, summary.events, summary.skipped) == ("R6B", 3001, 3000, 1)
     assert "expected a time in whole seconds, got `nonsense`" in summary.examples[0]
     assert summary.clicks == sum(event.reward for event in events)
     assert summary.ctr == summary.clicks / 3000
@@ -38,7 +38,7 @@ def test_every_figure_is_what_a_count_of_the_events_gives(tmp_path: Path) -> Non
     assert summary.pool_harmonic_mean == pytest.approx(stats.hmean(sizes), rel=1e-12)
     assert summary.user_dim == 1 + max(int(event.user_index[-1]) for event in events)
     assert summary.user_nonzeros == sum(len(event.user_index) for event in events) / 3000
-    assert (summary.propensity, summary.truth, summary.arm_features) == (False, False, 0)
+    assert (summary.logging.smallest_propensity, summary.truth, summary.arm_features) == (None, False, 0)
 
 
 def test_the_chi_square_is_the_textbook_one_for_a_single_pool() -> None:

@@ -123,14 +123,14 @@ def _rows(s: Summary) -> list[tuple[str, str]]:
     sizes = f"{s.pool_min} to {s.pool_max}, mean {s.pool_mean:.2f}, harmonic mean {s.pool_harmonic_mean:.2f}"
     gone = f"; {s.dropped_candidates:,} candidates dropped" if s.dropped_candidates else ""
     shown, fit = s.logging, s.logging.propensity_fit
-    propensity = "yes" if s.propensity else "no"
+    propensity = "no" if shown.smallest_propensity is None else "yes"
     if fit is not None:
         verdict = "too few lines to say whether they fit" if fit.p is None else f"p = {fit.p:.3g} that they fit"
         propensity = f"yes, down to {shown.smallest_propensity:.3g}; {verdict} how often arms were shown"
     users = f"{s.user_dim}, {s.user_nonzeros:.2f} of them not 0"
     rows = [
         ("format", s.format),
-        ("lines", f"{s.lines:,}: {s.events:,} events, {s.broken:,} broken{dropped}"),
+        ("lines", f"{s.lines:,}: {s.events:,} events, {s.skipped:,} broken{dropped}"),
         ("time", f"{first} to {last} UTC"),
         ("clicks", f"{s.clicks:,g}, a rate of {s.ctr:.5f}"),
         ("arms", f"{s.arms:,}"),
