@@ -108,7 +108,7 @@ def inspect(
         print_result(as_json, summary)
         return
     names = " ".join(map(str, paths))
-    if summary.user_dim > max(common.R6B_FEATURES, log.user_dim):
+    if summary.user_dim > common.R6B_FEATURES:
         names += f" --dim {summary.user_dim}"
     columns = {"shown": shown, "reward": reward, "propensity": propensity}
     names += "".join(f" --{name} {column}" for name, column in columns.items() if column)

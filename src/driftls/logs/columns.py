@@ -46,6 +46,16 @@ class Part(NamedTuple):
     values: NDArray[Any]
     lengths: list[Ints]
 
+    def only(self, lines: NDArray[np.bool_]) -> Part:
+        """The same of these lines alone."""
+        if lines.all():
+            return self
+        lengths = []
+        for length in self.lengths:
+            lengths.append(length[lines])
+            lines = np.repeat(lines, length)
+        return Part(self.values[lines], lengths)
+
 
 def ranges(start: Ints, length: Ints) -> Ints:
     """start[0], start[0] + 1, ... (length[0] of them), then the same for start[1], and so on."""
