@@ -300,7 +300,7 @@ def test_a_log_whose_names_a_policy_has_never_met_is_refused() -> None:
 def test_a_table_is_no_log_until_its_columns_are_named(tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     table = pd.DataFrame({"time": [1], "click": [0]})
-    with pytest.raises(InputError, match=r"got a DataFrame\. Use read_table\(table, shown"):
+    with pytest.raises(InputError, match=r"got a DataFrame\. Of tables and dicts: read_table\(table, shown"):
         read(table)
     table.to_csv(tmp_path / "events.csv")
     with pytest.raises(InputError, match=r"read_table\(path, shown=..., reward=...\), or --shown and --reward"):

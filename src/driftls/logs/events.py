@@ -142,11 +142,6 @@ class Block:
         )
         return part
 
-    def parts(self, size: int, limit: int) -> Iterator[Block]:
-        """At most so many lines, in parts of at most so many."""
-        last = min(len(self), limit)
-        return (self.part(first, min(first + size, last)) for first in range(0, last, size))
-
     def alone(self) -> Block:
         """The same lines, each with what it shows as its only candidate; without the truth."""
         places, pool = np.unique(self.pool_start[self.pool] + self.shown, return_inverse=True)
@@ -206,13 +201,6 @@ class Block:
         )
 
     @classmethod
-    def from_lines(cls, sizes: Ints, ids: Ints, features: Floats | None, **columns: Any) -> Block:
-        """A block of lines that each have candidates of their own: ids and features, line after line."""
-        new = new_pools(sizes, ids, features)
-        own = np.repeat(new, sizes)
-        return cls.packed(np.cumsum(new) - 1, as_starts(sizes[new]), ids[own], _cut(features, own), **columns)
-
-    @classmethod
     def from_columns(cls, parts: dict[str, Part], **others: Any) -> Block:
         """A block of the columns of lines, which `line_checks` has nothing against; and others as they are."""
         (ids, [sizes]), (index, [users]) = parts["arms"], parts["user_index"]
@@ -220,8 +208,10 @@ class Block:
         features = columns.pop("arm_features", None)
         if features is not None:
             features = features.reshape(len(ids), -1) if len(ids) else np.empty((0, 0))
-        columns.setdefault("user_value", np.ones(len(index)))
-        return cls.from_lines(sizes, ids, features, user_start=as_starts(users), **columns, **others)
+        columns = {"user_value": np.ones(len(index)), "user_start": as_starts(users)} | columns | others
+        new = new_pools(sizes, ids, features)
+        own = np.repeat(new, sizes)
+        return cls.packed(np.cumsum(new) - 1, as_starts(sizes[new]), ids[own], _cut(features, own), **columns)
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> Block:
@@ -249,16 +239,14 @@ class Block:
             parts = [getattr(block, name) for block in blocks]
             return np.concatenate(parts) if all_or_none(name, parts) else None
 
-        first_pool = as_starts([len(b.pool_start) - 1 for b in blocks])
-        return cls.packed(
-            np.concatenate([b.pool + first for b, first in zip(blocks, first_pool)]),
-            as_starts(np.concatenate([np.diff(b.pool_start) for b in blocks])),
-            column("pool_ids"),
-            column("arm_features"),
-            user_start=as_starts(np.concatenate([np.diff(b.user_start) for b in blocks])),
-            items=blocks[0].items,
-            **{name: column(name) for name in (*LINES, "user_index", "user_value", "propensity", "truth", "visitor")},
-        )
+        def starts(name: str) -> Ints:
+            return as_starts(np.concatenate([np.diff(getattr(block, name)) for block in blocks]))
+
+        first_pool = np.cumsum([0, *(len(block.pool_start) - 1 for block in blocks)])
+        pool = np.concatenate([block.pool + first for block, first in zip(blocks, first_pool)])
+        told = (*LINES, "user_index", "user_value", "propensity", "truth", "visitor")
+        columns = {"user_start": starts("user_start"), "items": blocks[0].items, **{name: column(name) for name in told}}
+        return cls.packed(pool, starts("pool_start"), column("pool_ids"), column("arm_features"), **columns)
 
 
 class Numbers:
