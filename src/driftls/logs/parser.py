@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from driftls.compiling.parts import bytes_at, entry, indices, inner, integers, reals, record, record_at
 
 # A Yahoo log on its way to the columns of a block: the bytes, the candidates' text of the line before (of `length`
@@ -18,7 +16,7 @@ from driftls.compiling.parts import bytes_at, entry, indices, inner, integers, r
 # and pools in the block, the time of the last line, and, since the start, lines read, lines and candidates dropped.
 LINES = record(
     """
-    address kind letters bit_number text dropped
+    address kind letters text dropped
     time pool shown reward pool_start pool_ids user_start user_index user_value arm_features
     block users ids most_pools most_text
     events pools length lost last lines dropped_lines dropped_candidates
@@ -30,9 +28,6 @@ lines_at = record_at(LINES, "log")
 R6A, R6B = 0, 1
 MOST = 136  # features of a user
 SIX_FEATURES = 6  # of R6A's users and articles
-BITS = 46  # of a set of features; three sets hold 136
-BIT_NUMBER = np.zeros(67, np.int32)  # k at 2^k mod 67: the powers of two differ modulo 67
-BIT_NUMBER[[2**k % 67 for k in range(BITS)]] = np.arange(BITS)
 MILLION = 10**6
 LARGEST = 10**15  # of times and ids: far from the end of an int64
 NEWLINE, BLANK, POINT, ZERO, NINE, COLON, BAR = 10, 32, 46, 48, 57, 58, 124
@@ -127,37 +122,24 @@ def six_features(buf: Any, at: int, out: Any) -> tuple[int, int, int]:
 @inner
 def user_r6b(log: Any, buf: Any, at: int, used: int) -> tuple[int, int, int]:
     """The ids of a user's features, stored from 0 in ascending order: status, where they end, in buf and in index"""
-    # Sets of bits find repeats and sort at once, in half the time of an insertion sort.
-    index, bit_number, low, middle, high = indices(log.user_index), indices(log.bit_number), 0, 0, 0
+    index, first = indices(log.user_index), used
     while buf[at] == BLANK and buf[at + 1] != BAR:
         name, end = number(buf, at + 1, MOST)
         if name < 1:
             return FEATURE, at + 1, used
-        if low == 0 and name != 1:
+        if used == first and name != 1:
             return CONSTANT, at + 1, used
-        j = name - 1
-        if j < BITS:
-            seen = (low >> j) & 1
-            low |= 1 << j
-        elif j < 2 * BITS:
-            seen = (middle >> (j - BITS)) & 1
-            middle |= 1 << (j - BITS)
-        else:
-            seen = (high >> (j - 2 * BITS)) & 1
-            high |= 1 << (j - 2 * BITS)
-        if seen != 0:
+        place = used
+        while place > first and index[place - 1] > name - 1:  # an insertion sort: there are few
+            index[place] = index[place - 1]
+            place -= 1
+        if place > first and index[place - 1] == name - 1:
             return REPEATED, at + 1, used
+        index[place] = name - 1
+        used += 1
         at = end
-    if low == 0:
+    if used == first:
         return CONSTANT, at, used
-    base = 0
-    for bits in (low, middle, high):
-        while bits != 0:
-            rest = bits & (bits - 1)
-            index[used] = base + bit_number[(bits ^ rest) % 67]
-            used += 1
-            bits = rest
-        base += BITS
     return DONE, at, used
 
 

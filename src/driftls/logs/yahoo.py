@@ -49,7 +49,7 @@ class _Filling:
     def __init__(self, kind: int, size: int) -> None:
         self.kind, self.size = kind, size
         self.frame = Frame(LINES)
-        self.frame.set(kind=kind, block=size, bit_number=kernels.BIT_NUMBER)
+        self.frame.set(kind=kind, block=size)
         self.users, self.ids, self.pools, self.text = 16 * size + 2 * DIM[R6B], 4096, 64, 1 << 14
         self._allocate()
 
