@@ -99,7 +99,8 @@ def check_line(line: bytes, kind: str, before: bytes = b"") -> None:
     filling = yahoo._Filling(number, 2)
     filling.frame["last"] = -1
     data = np.frombuffer(bytearray(before + line), np.uint8)
-    status = filling.parse(data, 0, len(data))
+    filling.frame["letters"] = data
+    status = int(yahoo.kernels.parse(filling.frame, 0, len(data)))
     at, where = filling.frame["at"], filling.frame["where"]
     expected = oracle(line, kind, filling.frame["last"] if before else -1)
     if isinstance(expected, Event):

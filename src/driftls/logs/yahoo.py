@@ -18,7 +18,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driftls.compiling.parts import Frame
 from driftls.errors import CorruptFileError, LogFormatError, TruncatedFileError
@@ -50,35 +49,29 @@ class _Filling:
         self.kind, self.size = kind, size
         self.frame = Frame(LINES)
         self.frame.set(kind=kind, block=size)
-        self.users, self.ids, self.pools, self.text = 16 * size + 2 * DIM[R6B], 4096, 64, 1 << 14
+        self.room = {"users": 16 * size + 2 * DIM[R6B], "ids": 4096, "most_pools": 65, "most_text": 1 << 14}
         self._allocate()
 
     def _allocate(self) -> None:
         """New arrays, never the old ones: whoever got a block may keep it."""
-        size, users, ids = self.size, self.users, self.ids
+        users, ids, pools, text = self.room.values()
         own = self.kind == R6A  # only R6A has values, and features of articles
-        self.columns: dict[str, NDArray[Any]] = {
-            **{"time": np.empty(size, np.int64), "reward": np.empty(size)},
-            **{"pool": np.empty(size, np.int32), "shown": np.empty(size, np.int32)},
-            **{"pool_start": np.zeros(self.pools + 1, np.int64), "pool_ids": np.empty(ids, np.int64)},
-            **{"user_start": np.zeros(size + 1, np.int64), "user_index": np.empty(users, np.int32)},
-            **{"user_value": np.empty(users * own), "arm_features": np.empty((ids * own, DIM[R6A]))},
-            **{"text": np.empty(self.text, np.uint8), "dropped": np.empty(ids, np.int64)},
+        lengths: dict[Any, dict[str, int]] = {
+            np.int64: {"time": self.size, "user_start": self.size + 1, "pool_start": pools, "pool_ids": ids, "dropped": ids},
+            np.int32: {"pool": self.size, "shown": self.size, "user_index": users},
+            np.float64: {"reward": self.size, "user_value": users * own, "arm_features": ids * own * DIM[R6A]},
+            np.uint8: {"text": text},
         }
-        self.frame.set(**self.columns, users=users, ids=ids, most_pools=self.pools + 1, most_text=self.text)
+        self.columns = {name: np.empty(n, kind) for kind, arrays in lengths.items() for name, n in arrays.items()}
+        self.columns["user_start"][0] = self.columns["pool_start"][0] = 0
+        self.frame.set(**self.columns, **self.room)
 
     def grow(self) -> None:
         """Twice the room for all that has no fixed length, keeping what is there."""
-        old = self.columns
-        self.users, self.ids, self.pools, self.text = 2 * self.users, 2 * self.ids, 2 * self.pools, 2 * self.text
+        old, self.room = self.columns, {name: 2 * room for name, room in self.room.items()}
         self._allocate()
         for name, array in old.items():
             self.columns[name][: len(array)] = array
-
-    def parse(self, letters: NDArray[np.uint8], at: int, end: int) -> int:
-        """Take the lines of letters[at:end]; why it stopped, at frame["at"] and in that line at frame["where"]."""
-        self.frame["letters"] = letters
-        return int(kernels.parse(self.frame, at, end))
 
     def take(self) -> Block:
         """The block, trimmed; pools that only dropped lines had are left out. A new one begins."""
@@ -86,7 +79,7 @@ class _Filling:
         nnz, pool_start = int(c["user_start"][n]), c["pool_start"][: self.frame["pools"] + 1]
         users = {"user_start": c["user_start"][: n + 1], "user_index": c["user_index"][:nnz]}
         users["user_value"] = c["user_value"][:nnz] / kernels.MILLION if own else np.ones(nnz)
-        features = c["arm_features"][: pool_start[-1]] / kernels.MILLION if own else None
+        features = c["arm_features"].reshape(-1, DIM[R6A])[: pool_start[-1]] / kernels.MILLION if own else None
         told = {name: c[name][:n] for name in ("time", "shown", "reward")}
         block = Block.packed(c["pool"][:n], pool_start, c["pool_ids"], features, **told, **users)
         self._allocate()
@@ -108,26 +101,26 @@ class YahooLog(Log):
         self.format = NAME[self._kind]
 
     def _blocks(self, size: int) -> Iterator[Block]:
-        filling, buffer = _Filling(self._kind, size), bytearray(CHUNK)
+        filling = _Filling(self._kind, size)
         sizes = np.array([os.path.getsize(path) for path in self.paths])
         for number, path in enumerate(self.paths):
             with _opened(path) as stream:
-                for block in self._read(path, stream, filling, buffer):
+                for block in self._read(path, stream, filling):
                     self.share = (sizes[:number].sum() + getattr(stream, "fileobj", stream).tell()) / sizes.sum()
                     yield block
         if filling.frame["events"]:
             yield filling.take()
 
-    def _read(self, path: str, stream: Any, filling: _Filling, buffer: bytearray) -> Iterator[Block]:
-        frame = filling.frame
+    def _read(self, path: str, stream: Any, filling: _Filling) -> Iterator[Block]:
+        frame, letters, left, came = filling.frame, bytearray(CHUNK), 0, 1
         frame.set(last=-1, lines=0, dropped_lines=0, dropped_candidates=0)
-        view, left = np.frombuffer(buffer, np.uint8), 0
-        while True:
-            came = _fill(path, stream, memoryview(buffer)[left:], frame["lines"])
-            at, end = 0, buffer.rfind(b"\n", 0, left + came) + 1
+        frame["letters"] = np.frombuffer(letters, np.uint8)
+        while came:
+            came = _fill(path, stream, memoryview(letters)[left:], frame["lines"])
+            at, end = 0, letters.rfind(b"\n", 0, left + came) + 1
             while at < end:
                 before = frame["events"]
-                status = filling.parse(view, at, end)
+                status = int(kernels.parse(frame, at, end))  # why it stopped, in the line that begins at frame["at"]
                 at, where = frame["at"], frame["where"]
                 self.counts.events += frame["events"] - before
                 if status == kernels.FULL:
@@ -135,15 +128,13 @@ class YahooLog(Log):
                 elif status == kernels.GROW:
                     filling.grow()
                 elif status != kernels.DONE:
-                    line_end = buffer.find(b"\n", at)
-                    self._broken_line(path, frame, where - at, kernels.EXPECTED[status], bytes(buffer[where:line_end]))
+                    line_end = letters.find(b"\n", at)
+                    self._broken_line(path, frame, where - at, kernels.EXPECTED[status], bytes(letters[where:line_end]))
                     at = line_end + 1
             left += came - end
-            buffer[:left] = buffer[end : end + left]
+            letters[:left] = letters[end : end + left]
             if left == CHUNK:
                 raise LogFormatError(f"{path}:{frame['lines'] + 1}:1: expected a newline within {CHUNK} bytes.")
-            if came == 0:
-                break
         if left:
             self._broken_line(path, frame, left, "a newline at the end of the last line", b"")
         self.counts.lines += frame["lines"]
