@@ -122,10 +122,9 @@ def _rows(s: Summary) -> list[tuple[str, str]]:
     dropped = f", {s.dropped_lines:,} dropped" if s.dropped_lines else ""
     sizes = f"{s.pool_min} to {s.pool_max}, mean {s.pool_mean:.2f}, harmonic mean {s.pool_harmonic_mean:.2f}"
     gone = f"; {s.dropped_candidates:,} candidates dropped" if s.dropped_candidates else ""
-    shown, fit = s.logging, s.logging.propensity_fit
-    propensity = "no" if shown.smallest_propensity is None else "yes"
-    if fit is not None:
-        verdict = "too few lines to say whether they fit" if fit.p is None else f"p = {fit.p:.3g} that they fit"
+    shown, fit, propensity = s.logging, s.logging.propensity_fit, "no"
+    if shown.smallest_propensity is not None:
+        verdict = f"p = {fit.p:.3g} that they fit" if fit else "too few lines to say whether they fit"
         propensity = f"yes, down to {shown.smallest_propensity:.3g}; {verdict} how often arms were shown"
     users = f"{s.user_dim}, {s.user_nonzeros:.2f} of them not 0"
     rows = [
@@ -149,7 +148,7 @@ def _rows(s: Summary) -> list[tuple[str, str]]:
     return [(name, text) for name, text in rows if text and name not in unknown]
 
 
-def _test(found: Uniformity) -> str:
-    if found.p is None:
+def _test(found: Uniformity | None) -> str:
+    if found is None:
         return "too few lines to say"
     return f"p = {found.p:.3g} (chi-square {found.statistic:.1f}, {found.degrees:.1f} degrees of freedom)"

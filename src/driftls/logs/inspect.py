@@ -23,11 +23,11 @@ DOUBT = 1e-3  # p-values below speak against what is claimed
 
 
 class Uniformity(msgspec.Struct, frozen=True):
-    """A test; a small `p` speaks against it. None where too little was seen."""
+    """A test; a small `p` speaks against it."""
 
-    statistic: float | None
+    statistic: float
     degrees: float
-    p: float | None
+    p: float
 
 
 class Logging(msgspec.Struct, frozen=True):
@@ -36,13 +36,14 @@ class Logging(msgspec.Struct, frozen=True):
     `kind` is "uniform"; "propensities", not uniform but known; "skewed", not uniform and not known; or "unknown", for
     too few lines. `reason` says why in words, `doubt` (or nothing) what speaks against the log's own propensities.
     `propensity_fit` compares the largest standardised sum of 1/p - 1 of an arm with that of so many normal variables.
+    A test is None where too little was seen.
     """
 
     kind: str
     reason: str
     doubt: str
-    uniform_positions: Uniformity
-    uniform_arms: Uniformity
+    uniform_positions: Uniformity | None
+    uniform_arms: Uniformity | None
     propensity_fit: Uniformity | None
     smallest_propensity: float | None
 
@@ -79,7 +80,7 @@ class Showing:
         """What can be said of it."""
         positions, arms = self.positions.uniform(), self.arms.uniform()
         known = self.with_propensity == self.lines > 0
-        p = min((test.p for test in (positions, arms) if test.p is not None), default=None)
+        p = min((test.p for test in (positions, arms) if test), default=None)
         if known and self.off < 1e-6:
             kind, reason = "uniform", "its propensities are 1/K"
         elif known:
@@ -91,7 +92,7 @@ class Showing:
         else:
             kind, reason = "uniform", f"nothing speaks against uniform showing (p = {p:.2g})"
         fit, doubt = self.arms.fit() if known else None, ""
-        if fit is not None and fit.p is not None and fit.p < DOUBT:
+        if fit and fit.p < DOUBT:
             doubt = f"the log's propensities do not fit how often arms were shown (p = {fit.p:.2g})"
         return Logging(kind, reason, doubt, positions, arms, fit, self.smallest if known else None)
 
@@ -113,7 +114,7 @@ class _Cells:
         self.table = np.pad(self.table, ((0, 0), (0, room - self.table.shape[1])))
         self.table += [np.bincount(which, weight, room) for which, weight in sums]
 
-    def uniform(self) -> Uniformity:
+    def uniform(self) -> Uniformity | None:
         """A chi-square test of uniform showing"""
         from scipy.special import chdtrc
 
@@ -121,11 +122,11 @@ class _Cells:
         # A cell's count has variance sum (1/K)(1 - 1/K): these are the means of the statistic's terms.
         degrees = float(np.sum(1.0 - squares / expected))
         if degrees <= 0:
-            return Uniformity(None, 0.0, None)
+            return None
         statistic = float(np.sum((shown - expected) ** 2 / expected))
         return Uniformity(statistic, degrees, float(chdtrc(degrees, statistic)))
 
-    def fit(self) -> Uniformity:
+    def fit(self) -> Uniformity | None:
         """Whether 1/p, summed over the lines that show a cell, is about the number of lines that offer it.
 
         Each line that offers a cell adds 1/p if it shows it, else 0: 1 on average, with variance 1/p - 1, of which the
@@ -135,7 +136,7 @@ class _Cells:
 
         enough = (self.table[0] >= LEAST_SHOWN) & (self.table[5] > 0.0)
         if not enough.any():
-            return Uniformity(None, 0.0, None)
+            return None
         _, offered, _, _, inverse, spread = self.table[:, enough]
         largest, cells = float(np.abs((inverse - offered) / np.sqrt(spread)).max()), int(enough.sum())
         return Uniformity(largest, float(cells), float(min(1.0, 2.0 * cells * ndtr(-largest))))
