@@ -12,11 +12,11 @@ import pytest
 
 import naive
 from driftls.errors import InputError, LogFormatError, SettingsError
+from driftls.estimates import Estimates
 from driftls.features import Features, OuterProduct, UserOnly
 from driftls.log_replay import replay
 from driftls.logs import Block, Event, read, synthetic_day
 from driftls.logs.log import EventLog, Log
-from driftls.estimates import Estimates
 from driftls.offpolicy import FOLDS, Fixed, estimate
 from driftls.policies import DisjointLinUCB, LinTS, LinUCB, Random
 from driftls.policies.registry import as_disjoint, make

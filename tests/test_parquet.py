@@ -255,8 +255,14 @@ def test_rows_are_counted_across_row_groups(tmp_path: Path) -> None:
         ({"time": [0.5, 1.5, 2.5]}, "expected `time` to be whole numbers that fit int64, got double"),
         ({"arms": [1, 2, 3]}, "expected `arms` to be lists of whole numbers that fit int64, got int64"),
         ({"truth": [["a"], [], []]}, "expected `truth` to be lists of numbers that fit double, got list"),
-        ({"arm_features": [[1.0], [], []]}, "expected `arm_features` to be lists of lists of numbers that fit double, got list"),
-        ({"user_index": [[0, 2**40], [], [2]]}, "expected `user_index` to be lists of whole numbers that fit int32, got list<element: int64>"),
+        (
+            {"arm_features": [[1.0], [], []]},
+            "expected `arm_features` to be lists of lists of numbers that fit double, got list",
+        ),
+        (
+            {"user_index": [[0, 2**40], [], [2]]},
+            "expected `user_index` to be lists of whole numbers that fit int32, got list<element: int64>",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -96,7 +96,7 @@ def reward_bounds(rewards: Floats) -> Bounds:
     return float(rewards.min(initial=0.0)), float(rewards.max(initial=1.0))
 
 
-def support_of(weight: Floats) -> dict[str, float]:
+def support_of(weight: Floats) -> dict[str, Any]:
     """How far lines of these weights support an estimate: what `Estimates` says of it."""
     squares = float(weight @ weight)
     return {
@@ -135,32 +135,37 @@ def weighted(
     >>> found["ips"].value, found["snips"].value
     (0.5, 0.5)
     """
-    columns = (reward, weight) if predicted is None and model_value is None else (reward, weight, predicted, model_value)
+    columns: Any = (
+        (reward, weight) if predicted is None and model_value is None else (reward, weight, predicted, model_value)
+    )
     if any(np.shape(column) != np.shape(reward) or np.ndim(column) != 1 for column in columns):
         shapes = ", ".join(str(np.shape(column)) for column in columns)
         raise InputError(f"one reward, weight and both predictions a line are needed, got shapes {shapes}.")
-    if not np.isfinite(np.concatenate(columns)).all() or (weight < 0.0).any():  # type: ignore[arg-type]
+    if not np.isfinite(np.concatenate(columns)).all() or (weight < 0.0).any():
         raise InputError("rewards, weights and predictions must be finite, and weights at least 0.")
     n, most = len(reward), max(float(weight.max(initial=1.0)), most)
     if not n:
         return dict.fromkeys(UNMODELLED if predicted is None else (*UNMODELLED, *MODELLED), NOTHING)
     bounds = low, high = reward_bounds(reward)
-    # Inverse propensity scoring, mean w r, is unbiased if p is right; self-normalised, it is mostly nearer.
-    ips = _ratio(weight * reward, np.ones(n), (min(0.0, most * low), max(0.0, most * high)), bounds)
+
+    def robust(q: Floats, value: Floats) -> Estimate:
+        """mean value + w (r - q): unbiased if p or the model is right; without a model, inverse propensity scoring."""
+        least = float(value.min()) + most * min(0.0, low - float(q.max()))
+        largest = float(value.max()) + most * max(0.0, high - float(q.min()))
+        return _ratio(value + weight * (reward - q), np.ones(n), (least, largest), bounds)
+
+    ips = robust(np.zeros(n), np.zeros(n))
     snips = _ratio(weight * reward, weight, (most * low, most * high), bounds, most)
     clipped = _beside(ips, np.minimum(weight, np.sqrt(n)) * reward, bounds)
     found = dict(zip(UNMODELLED, (ips, snips, clipped)))
     if predicted is None or model_value is None:
         return found
-    # Doubly robust: unbiased if p or the model is right. Those beside it are biased, which shows in its interval alone.
-    correction = weight * (reward - predicted)
-    least = float(model_value.min()) + most * min(0.0, low - float(predicted.max()))
-    largest = float(model_value.max()) + most * max(0.0, high - float(predicted.min()))
-    dr = _ratio(model_value + correction, np.ones(n), (least, largest), bounds)
+    dr, correction = robust(predicted, model_value), weight * (reward - predicted)
     switched = np.where(weight <= switch_weight(weight, model_value, correction), correction, 0.0)
     # Of the correction C with variance V as much as stands out of noise, max(0, 1 - V / C^2): positive-part James-Stein.
     mean = float(correction.mean())
     share = max(0.0, 1.0 - (float(correction.std()) / mean) ** 2 / n) if mean else 0.0
+    # These are biased, which shows in the interval of the unbiased one alone.
     beside = (_beside(dr, model_value + terms, bounds) for terms in (0.0, switched, share * correction))
     dm, switch_dr, shrunk_dr = beside
     return found | dict(zip(MODELLED, (dm, dr, switch_dr, shrunk_dr)))

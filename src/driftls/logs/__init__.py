@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -58,20 +59,22 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     >>> log.format, log.counts.lines, log.counts.events, log.counts.skipped
     ('R6B', 502, 501, 1)
     """
-    if isinstance(source, str | os.PathLike) or not isinstance(source, Iterable) or hasattr(source, "columns"):
-        source = [source]
-    entries = iter(source)
+    alone = isinstance(source, str | os.PathLike) or not isinstance(source, Iterable) or hasattr(source, "columns")
+    given: Any = [source] if alone else source
+    entries = iter(given)
     first = next(entries, None)
     if first is None:
         raise SettingsError("read needs at least one file or event, got none.")
     if isinstance(first, Event):
-        return EventLog(chain([first], entries) if entries is source else source, block=block)  # type: ignore[arg-type]
+        return EventLog(chain([first], entries) if entries is given else given, block=block)
     paths = []
-    for given in (first, *entries):
-        if not isinstance(given, str | os.PathLike):
-            told = f"read takes paths or events, got a {type(given).__name__}"
-            raise InputError(f"{told}. Of tables and dicts: read_table(table, shown=..., reward=...), see docs/logs.md.")
-        path = os.fspath(given)
+    for entry in (first, *entries):
+        if not isinstance(entry, str | os.PathLike):
+            told = f"read takes paths or events, got a {type(entry).__name__}"
+            raise InputError(
+                f"{told}. Of tables and dicts: read_table(table, shown=..., reward=...), see docs/logs.md."
+            )
+        path = os.fspath(entry)
         paths.append(path)
         if not os.path.exists(path):
             raise MissingFileError(f"{path}: expected a log, got no such file or folder. Check the path.")

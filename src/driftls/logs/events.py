@@ -245,7 +245,11 @@ class Block:
         first_pool = np.cumsum([0, *(len(block.pool_start) - 1 for block in blocks)])
         pool = np.concatenate([block.pool + first for block, first in zip(blocks, first_pool)])
         told = (*LINES, "user_index", "user_value", "propensity", "truth", "visitor")
-        columns = {"user_start": starts("user_start"), "items": blocks[0].items, **{name: column(name) for name in told}}
+        columns = {
+            "user_start": starts("user_start"),
+            "items": blocks[0].items,
+            **{name: column(name) for name in told},
+        }
         return cls.packed(pool, starts("pool_start"), column("pool_ids"), column("arm_features"), **columns)
 
 

@@ -74,7 +74,7 @@ class Showing:
 
     def shown_arms(self) -> Ints:
         """The ids of the arms that were shown at least once."""
-        return np.array(list(self.numbers.of), np.int64)[self.arms.table[0] > 0]
+        return np.array([*self.numbers.of], np.int64)[np.flatnonzero(self.arms.table[0])]
 
     def logging(self) -> Logging:
         """What can be said of it."""

@@ -7,6 +7,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -120,24 +121,22 @@ class TableLog(Log):
         return [self._number[id] for id in ids]
 
     def _blocks(self, size: int) -> Iterator[Block]:
-        place = f"{self.path}, " if self.path else ""
         for told in self._malformed:
             self.counts.lines += 1
             self._broken(told)
         first = 0
         for rows in self._pieces(size):
             parts, checks = self._parts(rows, first)
-
-            def told_of(row: int, expected: str, name: str) -> str:
-                got = f"{self._own[name]!r} = {shortened(rows[row].get(self._own[name]))}"
-                return f"{place}row {first + row}: expected {expected}, got {got}."
-
-            parts, kept = self._sound(parts, checks, told_of)
+            parts, kept = self._sound(parts, checks, partial(self._told, rows, first))
             visitors = as_objects([{name: row.get(name) for name in self.visitor} for row in rows])[kept]
             first += len(rows)
             self.share = first / len(self._table)
             if len(visitors):
                 yield Block.from_columns(parts, visitor=visitors, items=self.items)
+
+    def _told(self, rows: list[dict[Any, Any]], first: int, row: int, expected: str, name: str) -> str:
+        place, got = f"{self.path}, " if self.path else "", shortened(rows[row].get(self._own[name]))
+        return f"{place}row {first + row}: expected {expected}, got {self._own[name]!r} = {got}."
 
     def _parts(self, rows: list[dict[Any, Any]], first: int) -> tuple[dict[str, Part], list[Check]]:
         """The columns of these rows, whose numbers stand in for a time; and the rows without what was shown."""

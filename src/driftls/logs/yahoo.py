@@ -57,7 +57,13 @@ class _Filling:
         users, ids, pools, text = self.room.values()
         own = self.kind == R6A  # only R6A has values, and features of articles
         lengths: dict[Any, dict[str, int]] = {
-            np.int64: {"time": self.size, "user_start": self.size + 1, "pool_start": pools, "pool_ids": ids, "dropped": ids},
+            np.int64: {
+                "time": self.size,
+                "user_start": self.size + 1,
+                "pool_start": pools,
+                "pool_ids": ids,
+                "dropped": ids,
+            },
             np.int32: {"pool": self.size, "shown": self.size, "user_index": users},
             np.float64: {"reward": self.size, "user_value": users * own, "arm_features": ids * own * DIM[R6A]},
             np.uint8: {"text": text},
