@@ -11,8 +11,8 @@ from scipy import stats
 import naive
 from driftls.errors import InputError
 from driftls.estimates import (
-    likelihood_interval,
     mean_reward,
+    ratio,
     reward_bounds,
     support_of,
     switch_weight,
@@ -47,14 +47,14 @@ def test_the_ends_of_an_interval_are_where_the_likelihood_ratio_reaches_its_thre
     lines = random_lines(seed, 300)
     reward, weight, *_ = lines
     found, terms, most = weighted(*lines), weight * reward, weight.max()
-    for ratio, bottom, support in (
+    for told, bottom, support in (
         (found["ips"], np.ones(300), lambda v: (-v, most - v)),
         (found["snips"], weight, lambda v: (-most * v, most * (1.0 - v))),
     ):
-        x = terms - ratio.value * bottom
+        x = terms - told.value * bottom
         degrees = (x**2).sum() ** 2 / (x**4).sum() - 1.0
         threshold = min(np.log(40.0), stats.t.ppf(0.975, degrees) ** 2 / 2.0 if degrees > 1.0 else np.inf)
-        for end in (ratio.low, ratio.high):
+        for end in (told.low, told.high):
             if 0.0 < end < 1.0:
                 ratio_there = naive.log_likelihood_ratio(terms - end * bottom, *support(end))
                 assert ratio_there == pytest.approx(threshold, rel=1e-6)
@@ -185,5 +185,5 @@ def test_lines_that_cannot_be_are_refused(arguments: tuple[list[float], ...], sa
 
 
 def test_the_interval_is_that_of_any_ratio() -> None:
-    low, high = likelihood_interval(np.array([1.0, 2.0, 3.0]), np.ones(3), lambda v: (-v, 10.0 - v), (0.0, 10.0))
-    assert 0.0 < low < 2.0 < high < 10.0
+    found = ratio(np.array([1.0, 2.0, 3.0]), np.ones(3), (0.0, 10.0), (0.0, 10.0))
+    assert 0.0 < found.low < found.value == 2.0 < found.high < 10.0

@@ -3,13 +3,12 @@
 All of them are means over the log's lines: of reward r, the probability p with which the log showed what it showed, the
 policy's probability pi of showing the same, the weight w = pi / p, and a model's prediction q(a); `docs/replay.md` has a table.
 
-Intervals are Wilson's for clicks that count alike, else `likelihood_interval`: both stay within the range of rewards,
+Intervals are Wilson's for clicks that count alike, else those of `ratio`: both stay within the range of rewards,
 and neither collapses when nothing was clicked. `python -m benchmarks estimates` holds them against known truths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from driftls.errors import InputError
 from driftls.logs.inspect import Logging
 
-__all__ = ["Estimate", "Estimates", "advise", "likelihood_interval", "mean_reward", "support_of", "weighted"]
+__all__ = ["Estimate", "Estimates", "advise", "mean_reward", "ratio", "support_of", "weighted"]
 
 Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
@@ -88,7 +87,7 @@ def mean_reward(rewards: Floats) -> Estimate:
         interval = binomtest(int(rewards.sum()), len(rewards)).proportion_ci(LEVEL, "wilson")
         return Estimate(float(rewards.mean()), float(interval.low), float(interval.high))
     bounds = reward_bounds(rewards)
-    return _ratio(rewards, np.ones(len(rewards)), bounds, bounds)
+    return ratio(rewards, np.ones(len(rewards)), bounds, bounds)
 
 
 def reward_bounds(rewards: Floats) -> Bounds:
@@ -152,10 +151,10 @@ def weighted(
         """mean value + w (r - q): unbiased if p or the model is right; without a model, inverse propensity scoring."""
         least = float(value.min()) + most * min(0.0, low - float(q.max()))
         largest = float(value.max()) + most * max(0.0, high - float(q.min()))
-        return _ratio(value + weight * (reward - q), np.ones(n), (least, largest), bounds)
+        return ratio(value + weight * (reward - q), np.ones(n), (least, largest), bounds)
 
     ips = robust(np.zeros(n), np.zeros(n))
-    snips = _ratio(weight * reward, weight, (most * low, most * high), bounds, most)
+    snips = ratio(weight * reward, weight, (most * low, most * high), bounds, most)
     clipped = _beside(ips, np.minimum(weight, np.sqrt(n)) * reward, bounds)
     found = dict(zip(UNMODELLED, (ips, snips, clipped)))
     if predicted is None or model_value is None:
@@ -203,15 +202,6 @@ def _held(value: float, interval: Bounds, bounds: Bounds) -> Estimate:
     return Estimate(value + 0.0, min(interval[0], inside) + 0.0, max(interval[1], inside) + 0.0)  # + 0.0: no -0.0
 
 
-def _ratio(top: Floats, bottom: Floats, support: Bounds, bounds: Bounds, most: float = 1.0) -> Estimate:
-    """sum(top) / sum(bottom): terms within `support`, over weights of at most `most`."""
-    if not bottom.any():
-        return NOTHING
-    low, high = support
-    interval = likelihood_interval(top, bottom, lambda v: (low - most * v, high - most * v), bounds)
-    return _held(float(top.sum() / bottom.sum()), interval, bounds)
-
-
 def advise(logging: Logging, *, fixed: bool) -> dict[str, Any]:
     """Which estimate leads for a log, of a policy that learns from it or of a fixed one; why, and what it needs saying."""
     name, why, warnings = "shrunk_dr" if fixed else "replay", "the log is taken for uniform", list[str]()
@@ -233,10 +223,10 @@ def advise(logging: Logging, *, fixed: bool) -> dict[str, Any]:
 # -- the interval ------------------------------------------------------------------------------------------------------
 
 
-def likelihood_interval(top: Floats, bottom: Floats, support: Callable[[float], Bounds], bounds: Bounds) -> Bounds:
-    """The 95% empirical-likelihood interval of sum(top) / sum(bottom), for terms of bounded support.
+def ratio(top: Floats, bottom: Floats, support: Bounds, bounds: Bounds, most: float = 1.0) -> Estimate:
+    """sum(top) / sum(bottom) with its 95% empirical-likelihood interval: terms within `support`, over weights up to `most`.
 
-    A ratio v is kept while some distribution of the terms x = top - v bottom within ``support(v)`` has mean 0 and a
+    A ratio v is kept while some distribution of the terms x = top - v bottom within its support has mean 0 and a
     likelihood not too far below the largest (Owen's interval, to which the ends of the support are added as values that
     could have come): while max over t of sum log(1 + t x) is at most a threshold. So it is skewed as the terms are,
     ends within `bounds`, and does not collapse when all terms are 0. The threshold is half the square of Student's
@@ -246,8 +236,10 @@ def likelihood_interval(top: Floats, bottom: Floats, support: Callable[[float], 
     from scipy.optimize import brentq
     from scipy.special import stdtrit
 
-    least, most = bounds
-    value = min(max(float(top.sum() / bottom.sum()), least), most)
+    if not bottom.any():
+        return NOTHING
+    found = float(top.sum() / bottom.sum())
+    value = min(max(found, bounds[0]), bounds[1])
     top, bottom, count = _grouped(top, bottom, value)
     x = top - value * bottom
     fourth = float(count @ x**4)
@@ -257,15 +249,16 @@ def likelihood_interval(top: Floats, bottom: Floats, support: Callable[[float], 
         limit = min(limit, 0.5 * float(stdtrit(degrees, 0.5 + LEVEL / 2.0)) ** 2)
 
     def above(v: float) -> float:
-        return _likelihood(top - v * bottom, count, support(v)) - limit
+        return _likelihood(top - v * bottom, count, (support[0] - most * v, support[1] - most * v)) - limit
 
-    if above(value) > 0.0:
-        return least, most  # a value beyond the bounds, and not by chance: these lines contradict what is said of them
-    ends = []
-    for end in (least, most):
-        inside = value == end or above(end) <= 0.0
-        ends.append(end if inside else float(brentq(above, value, end, xtol=1e-12 * max(most - least, 1e-300))))
-    return ends[0], ends[1]
+    def end(bound: float) -> float:
+        if value == bound or above(bound) <= 0.0:
+            return bound
+        return float(brentq(above, value, bound, xtol=1e-12 * max(bounds[1] - bounds[0], 1e-300)))
+
+    # A value beyond the bounds, and not by chance: these lines contradict what is said of them.
+    contradicted = above(value) > 0.0
+    return _held(found, bounds if contradicted else (end(bounds[0]), end(bounds[1])), bounds)
 
 
 def _likelihood(x: Floats, count: Floats, support: Bounds) -> float:
