@@ -1,4 +1,4 @@
-"""What a policy is worth, from a log of another: off-policy estimates and their intervals, in NumPy alone.
+"""What a policy is worth, from a log of another: off-policy estimates and their intervals, of arrays alone.
 
 All of them are means over the log's lines: of reward r, the probability p with which the log showed what it showed, the
 policy's probability pi of showing the same, the weight w = pi / p, and a model's prediction q(a); `docs/replay.md` has a table.

@@ -42,7 +42,7 @@ def estimate(
     features: FeatureMap | None = None,
     ridge: float = RIDGE,
     limit: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> Estimates:
     """What a policy that no longer learns would have earned on a log that another policy made.
 
@@ -87,8 +87,7 @@ def estimate(
         bounds = reward_bounds(np.append(block.reward, bounds))
         model.learn(block, done)
         done += len(block)
-        if progress is not None:
-            progress(done)
+        progress(done)
     lines, columns, truths, most, unseen = done, list[Any](), list[float](), 1.0, 0.0
     for block in blocks_of(log, truth=True, limit=limit, arms=ARMS_AT_ONCE):
         pi, q = fixed.block_probabilities(kind, block), np.clip(model.predict(block, done - lines), *bounds)
@@ -99,8 +98,7 @@ def estimate(
         unseen += float(pi[~np.isin(block.pool_ids, showing.shown_arms())[block.candidates]].sum()) / lines
         truths += [] if block.truth is None else [float(pi @ block.truth)]
         done += len(block)
-        if progress is not None:
-            progress(done)
+        progress(done)
     reward, weight, predicted, model_value = np.concatenate(columns, axis=1)
     logging, found = showing.logging(), weighted(reward, weight, predicted, model_value, most=most)
     advice = advise(logging, fixed=True)

@@ -163,7 +163,7 @@ class Summary(Counts):
     logging: Logging
 
 
-def inspect(log: Log, *, progress: Callable[[int], None] | None = None) -> Summary:
+def inspect(log: Log, *, progress: Callable[[int], None] = lambda lines: None) -> Summary:
     """Read a log once and say what it holds.
 
     Under uniform logging each of K candidates is shown with probability 1/K. For every position, and for every arm, the
@@ -190,8 +190,7 @@ def inspect(log: Log, *, progress: Callable[[int], None] | None = None) -> Summa
         totals += (last.reward.sum(), sizes.sum(), (1.0 / sizes).sum(), len(last.user_index))
         ends.append([last.time.min(), sizes.min(), last.time.max(), sizes.max(), last.user_index.max(initial=-1)])
         showing.add(last)
-        if progress is not None:
-            progress(showing.lines)
+        progress(showing.lines)
     table = np.array(ends if last is None else ends[1:], np.int64)
     lowest, highest = table.min(axis=0).tolist(), table.max(axis=0).tolist()
     clicks, candidates, inverse, nonzeros = totals.tolist()

@@ -143,7 +143,9 @@ def _part(array: Any, name: str, path: str) -> tuple[Part, NDArray[np.bool_]]:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> None:
+def write_parquet(
+    log: Any, path: str | os.PathLike[str], *, progress: Callable[[int], None] = lambda lines: None
+) -> None:
     """Write a log as Parquet: one file if the name ends in .parquet, else a new folder with one file a day (UTC).
 
     `log` is a log, a synthetic day, or an iterable of blocks (of events: ``read(events)``); `progress` is told the
@@ -186,8 +188,7 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
                 own = table.filter(pa.array(day == number)) if by_day else table
                 writers[name].write_table(own, row_group_size=ROW_GROUP)
             lines += len(block)
-            if progress is not None:
-                progress(lines)
+            progress(lines)
         if not writers:
             raise InputError("the log has no events: there is nothing to write.")
 

@@ -39,7 +39,7 @@ __all__ = ["YahooLog"]
 NAME = ("R6A", "R6B")
 DIM = (kernels.SIX_FEATURES, kernels.MOST)
 CHUNK = 1 << 20  # bytes read at a time
-LINE_START = (re.compile(rb"\d+ \d+ [01] \|user "), re.compile(rb"\d+ id-\d+ [01] \|user "))
+LINE_START = re.compile(rb"^\d+ (id-)?\d+ [01] \|user ", re.MULTILINE)
 
 
 class _Filling:
@@ -180,14 +180,12 @@ def _kind(path: str) -> int:
     """R6A or R6B, by the first line that begins like one of either"""
     with _opened(path) as stream:
         head = bytearray(1 << 16)
-        lines = bytes(head[: _fill(path, stream, memoryview(head), 0)]).split(b"\n")
-    for line in lines:
-        for kind, start in enumerate(LINE_START):
-            if start.match(line):
-                return kind
-    first = _printable(lines[0][:40])
+        head = head[: _fill(path, stream, memoryview(head), 0)]
+    if found := LINE_START.search(head):
+        return R6B if found[1] else R6A
+    first = _printable(bytes(head.split(b"\n")[0][:40]))
     raise LogFormatError(
         f"{path}:1:1: expected a line of R6B (`<time> id-<article> <0|1> |user ...`) or of R6A "
-        f"(`<time> <article> <0|1> |user ...`), got {f'`{first}`' if lines != [b''] else 'an empty file'}. A log of your "
+        f"(`<time> <article> <0|1> |user ...`), got {f'`{first}`' if head else 'an empty file'}. A log of your "
         "own (CSV, JSON lines, a DataFrame) is read by `read_table`: see docs/logs.md."
     )
