@@ -39,6 +39,7 @@ CONSTANTS = {
     # layouts of records, for the frames of their owners
     *("ROWS", "UNITS", "COUNTS", "TRACKER", "WIDTH", "POLICY", "CELLS", "LINES"),
     # limits that both sides keep
+    *("LARGEST", "SMALLEST_ENTRY", "MILLION", "MOST", "SIX_FEATURES"),
 }
 # What an object makes for itself, and so may write into: (attribute of self).
 MADE = ("_stage", "_units")
