@@ -35,7 +35,7 @@ CONSTANTS = {
     *("LAST", "POLYAK", "TAIL"),
     *("FEATURES", "PAIRS", "CROSSED", "CENTRED"),
     # kinds of log, why its parser stopped, and what it expected
-    *("R6A", "R6B", "DONE", "FULL", "GROW", "EXPECTED"),
+    *("R6A", "R6B", "DONE", "FULL", "NEW", "EXPECTED", "ONE_BLANK", "ARTICLE", "SIX"),
     # layouts of records, for the frames of their owners
     *("ROWS", "UNITS", "COUNTS", "TRACKER", "WIDTH", "POLICY", "CELLS", "LINES"),
     # limits that both sides keep

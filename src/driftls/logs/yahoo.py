@@ -22,6 +22,7 @@ import numpy as np
 from driftls.compiling.parts import Frame
 from driftls.errors import CorruptFileError, LogFormatError, TruncatedFileError
 from driftls.logs import parser as kernels
+from driftls.logs.columns import as_starts
 from driftls.logs.events import Block
 from driftls.logs.log import Log
 from driftls.logs.parser import LINES, R6A, R6B
@@ -39,6 +40,12 @@ __all__ = ["YahooLog"]
 NAME = ("R6A", "R6B")
 DIM = (kernels.SIX_FEATURES, kernels.MOST)
 CHUNK = 1 << 20  # bytes read at a time
+WHOLE, VALUE = rb"(0|[1-9]\d{0,15})(?!\d)", rb"(0\.\d{6}|1\.000000)"
+ID = re.compile(WHOLE), re.compile(b"id-" + WHOLE)
+SIX = b"".join(b"(?: %d:%s)?" % (name, VALUE) for name in range(2, 7)) + rb"(?: 1:(1\.000000))?"
+FEATURES = re.compile(SIX), re.compile(b"")  # of an article; R6B has none
+CANDIDATE, TWICE = "a candidate", "a candidate id that is not in the line already"
+ORDER = "a candidate id above the one before it"
 LINE_START = re.compile(rb"^\d+ (id-)?\d+ [01] \|user ", re.MULTILINE)
 
 
@@ -47,49 +54,74 @@ class _Filling:
 
     def __init__(self, kind: int, size: int) -> None:
         self.kind, self.size = kind, size
-        self.frame = Frame(LINES)
-        self.frame.set(kind=kind, block=size)
-        self.room = {"users": 16 * size + 2 * DIM[R6B], "ids": 4096, "most_pools": 65, "most_text": 1 << 14}
-        self._allocate()
+        self.frame, most = Frame(LINES), size * DIM[kind]
+        self.index, self.value = np.empty(most, np.int32), np.empty(most if kind == R6A else 0)
+        self.frame.set(kind=kind, block=size, user_index=self.index, user_value=self.value)
+        self._begin()
 
-    def _allocate(self) -> None:
+    def _begin(self) -> None:
         """New arrays, never the old ones: whoever got a block may keep it."""
-        users, ids, pools, text = self.room.values()
-        own = self.kind == R6A  # only R6A has values, and features of articles
-        lengths: dict[Any, dict[str, int]] = {
-            np.int64: {
-                "time": self.size,
-                "user_start": self.size + 1,
-                "pool_start": pools,
-                "pool_ids": ids,
-                "dropped": ids,
-            },
-            np.int32: {"pool": self.size, "shown": self.size, "user_index": users},
-            np.float64: {"reward": self.size, "user_value": users * own, "arm_features": ids * own * DIM[R6A]},
-            np.uint8: {"text": text},
-        }
-        self.columns = {name: np.empty(n, kind) for kind, arrays in lengths.items() for name, n in arrays.items()}
-        self.columns["user_start"][0] = self.columns["pool_start"][0] = 0
-        self.frame.set(**self.columns, **self.room)
+        types: Any = {"time": np.int64, "reward": np.float64, "pool": np.int32, "shown": np.int32}
+        self.columns: dict[str, Any] = {name: np.empty(self.size, dtype) for name, dtype in types.items()}
+        self.columns["user_start"] = np.zeros(self.size + 1, np.int64)
+        self.sizes, self.ids, self.features = list[int](), list[int](), list[Any]()  # of the pools and their candidates
+        self.frame.set(**self.columns, events=0, pools=0, length=0)
 
-    def grow(self) -> None:
-        """Twice the room for all that has no fixed length, keeping what is there."""
-        old, self.room = self.columns, {name: 2 * room for name, room in self.room.items()}
-        self._allocate()
-        for name, array in old.items():
-            self.columns[name][: len(array)] = array
+    def parse(self, letters: Any, at: int, end: int) -> int:
+        """Take the lines of letters[at:end]; why it stopped, at frame["at"] and in that line at frame["where"]."""
+        self.frame["letters"] = np.frombuffer(letters, np.uint8)
+        while (status := int(kernels.parse(self.frame, at, end))) == kernels.NEW:
+            at, where = self.frame["at"], self.frame["where"]
+            self.expected, place = self._meet(bytes(letters[where : letters.index(b"\n", where)]))
+            if self.expected:
+                self.frame["where"] = where + place
+                return status
+        self.expected = kernels.EXPECTED.get(status, "")  # of a line that is broken
+        return status
+
+    def _meet(self, text: bytes) -> tuple[str, int]:
+        """Take up a pool of candidates; or what was expected instead, and where in their text."""
+        at, ids, features, lost = 0, list[int](), list[Any](), list[int]()
+        met = set[int]()
+        while at < len(text):
+            if text[at : at + 1] != b" ":
+                return kernels.EXPECTED[kernels.ONE_BLANK], at
+            if text[at + 1 : at + 2] != b"|":
+                return kernels.EXPECTED[kernels.SIX] if text[at + 1 : at + 2].isdigit() else CANDIDATE, at + 1
+            found = ID[self.kind].match(text, at + 2)
+            number = -1 if found is None else int(found[1])
+            if found is None or number > kernels.LARGEST:
+                return kernels.EXPECTED[kernels.ARTICLE], at + 2
+            if number in met or (self.kind == R6B and ids and number < ids[-1]):
+                return (ORDER if self.kind == R6B else TWICE), at + 2
+            met.add(number)
+            own = FEATURES[self.kind].match(text, found.end())
+            at, values = own.end(), own.groups()  # type: ignore[union-attr]  # it matches nothing, too
+            if None in values:
+                lost.append(number)
+            else:
+                ids.append(number)
+                features.append([float(value) for value in (*values[5:], *values[:5])])  # the constant first
+        if not met:
+            return CANDIDATE, at
+        self.sizes.append(len(ids))
+        self.ids += ids
+        self.features += features
+        known = {"text": np.frombuffer(text, np.uint8), "ids": np.array([*ids, *lost], np.int64)}
+        self.frame.set(**known, length=len(text), complete=len(ids), known=len(met), pools=len(self.sizes))
+        return "", at
 
     def take(self) -> Block:
         """The block, trimmed; pools that only dropped lines had are left out. A new one begins."""
-        c, n, own = self.columns, self.frame["events"], self.kind == R6A
-        nnz, pool_start = int(c["user_start"][n]), c["pool_start"][: self.frame["pools"] + 1]
-        users = {"user_start": c["user_start"][: n + 1], "user_index": c["user_index"][:nnz]}
-        users["user_value"] = c["user_value"][:nnz] / kernels.MILLION if own else np.ones(nnz)
-        features = c["arm_features"].reshape(-1, DIM[R6A])[: pool_start[-1]] / kernels.MILLION if own else None
-        told = {name: c[name][:n] for name in ("time", "shown", "reward")}
-        block = Block.packed(c["pool"][:n], pool_start, c["pool_ids"], features, **told, **users)
-        self._allocate()
-        self.frame.set(events=0, pools=0, length=0, lost=0)
+        n, own = self.frame["events"], self.kind == R6A
+        columns = {name: column[:n] for name, column in self.columns.items()}
+        columns["user_start"] = start = self.columns["user_start"][: n + 1]
+        columns["user_index"] = self.index[: start[-1]].copy()
+        columns["user_value"] = self.value[: start[-1]] / kernels.MILLION if own else np.ones(start[-1])
+        features = np.array(self.features, np.float64).reshape(-1, DIM[R6A]) if own else None
+        sizes, ids = as_starts(self.sizes), np.array(self.ids, np.int64)
+        block = Block.packed(columns.pop("pool"), sizes, ids, features, **columns)
+        self._begin()
         return block
 
 
@@ -107,35 +139,32 @@ class YahooLog(Log):
         self.format = NAME[self._kind]
 
     def _blocks(self, size: int) -> Iterator[Block]:
-        filling = _Filling(self._kind, size)
+        filling, letters = _Filling(self._kind, size), bytearray(CHUNK)
         sizes = np.array([os.path.getsize(path) for path in self.paths])
         for number, path in enumerate(self.paths):
             with _opened(path) as stream:
-                for block in self._read(path, stream, filling):
+                for block in self._read(path, stream, filling, letters):
                     self.share = (sizes[:number].sum() + getattr(stream, "fileobj", stream).tell()) / sizes.sum()
                     yield block
         if filling.frame["events"]:
             yield filling.take()
 
-    def _read(self, path: str, stream: Any, filling: _Filling) -> Iterator[Block]:
-        frame, letters, left, came = filling.frame, bytearray(CHUNK), 0, 1
+    def _read(self, path: str, stream: Any, filling: _Filling, letters: bytearray) -> Iterator[Block]:
+        frame, left, came = filling.frame, 0, 1
         frame.set(last=-1, lines=0, dropped_lines=0, dropped_candidates=0)
-        frame["letters"] = np.frombuffer(letters, np.uint8)
         while came:
             came = _fill(path, stream, memoryview(letters)[left:], frame["lines"])
             at, end = 0, letters.rfind(b"\n", 0, left + came) + 1
             while at < end:
                 before = frame["events"]
-                status = int(kernels.parse(frame, at, end))  # why it stopped, in the line that begins at frame["at"]
+                status = filling.parse(letters, at, end)
                 at, where = frame["at"], frame["where"]
                 self.counts.events += frame["events"] - before
                 if status == kernels.FULL:
                     yield filling.take()
-                elif status == kernels.GROW:
-                    filling.grow()
                 elif status != kernels.DONE:
                     line_end = letters.find(b"\n", at)
-                    self._broken_line(path, frame, where - at, kernels.EXPECTED[status], bytes(letters[where:line_end]))
+                    self._broken_line(path, frame, where - at, filling.expected, bytes(letters[where:line_end]))
                     at = line_end + 1
             left += came - end
             letters[:left] = letters[end : end + left]
