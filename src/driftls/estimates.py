@@ -155,12 +155,13 @@ def weighted(
 
     ips = robust(np.zeros(n), np.zeros(n))
     snips = ratio(weight * reward, weight, (most * low, most * high), bounds, most)
-    clipped = _beside(ips, np.minimum(weight, np.sqrt(n)) * reward, bounds)
+    large = np.sqrt(n)  # a weight at which to clip, or to switch to the model
+    clipped = _beside(ips, np.minimum(weight, large) * reward, bounds)
     found = dict(zip(UNMODELLED, (ips, snips, clipped)))
     if predicted is None or model_value is None:
         return found
     dr, correction = robust(predicted, model_value), weight * (reward - predicted)
-    switched = np.where(weight <= switch_weight(weight, model_value, correction), correction, 0.0)
+    switched = np.where(weight <= large, correction, 0.0)
     # Of the correction C with variance V as much as stands out of noise, max(0, 1 - V / C^2): positive-part James-Stein.
     mean = float(correction.mean())
     share = max(0.0, 1.0 - (float(correction.std()) / mean) ** 2 / n) if mean else 0.0
@@ -172,23 +173,6 @@ def weighted(
 
 UNMODELLED = ("ips", "snips", "clipped_ips")
 MODELLED = ("dm", "dr", "switch_dr", "shrunk_dr")
-
-
-def switch_weight(weight: Floats, model_value: Floats, correction: Floats) -> float:
-    """The weight at which to switch to the model: of 20 quantiles, the one with the least estimated squared error.
-
-    The squared bias is that of what is left out, as far as it stands out of its own noise.
-    """
-    used = weight[weight > 0.0]
-    if used.size == 0:
-        return 0.0
-
-    def error(most: float) -> float:
-        out = np.where(weight > most, correction, 0.0)
-        bias = max(float(out.mean()) ** 2 - float(out.var()) / len(weight), 0.0)
-        return float((model_value + correction - out).var()) / len(weight) + bias
-
-    return float(min(np.unique(np.quantile(used, np.linspace(0.05, 1.0, 20))), key=error))
 
 
 def _beside(unbiased: Estimate, terms: Floats, bounds: Bounds) -> Estimate:
