@@ -95,23 +95,18 @@ def article(kind: int, buf: Any, at: int) -> tuple[int, int]:
 
 
 @inner
-def six_features(buf: Any, at: int, out: Any) -> tuple[int, int, int]:
-    """The features 2 3 4 5 6 1, some of which may be missing, in millionths: status, how many, where they end"""
-    have = 0
-    last = 1
-    while buf[at] == BLANK and ZERO <= buf[at + 1] <= NINE:
-        name, end = number(buf, at + 1, 6)
-        value, after = -1, at
-        if name > 0 and buf[end] == COLON:
-            value, after = millionths(buf, end + 1)
-        rank = 7 if name == 1 else name
-        if value < 0 or rank <= last or (name == 1 and value != MILLION):
-            return SIX, have, at + 1
-        out[name - 1] = value
-        have += 1
-        last = rank
-        at = after
-    return DONE, have, at
+def user_r6a(log: Any, buf: Any, at: int, used: int) -> tuple[int, int, int]:
+    """A user's features 2 3 4 5 6 1 in millionths, stored as 1 to 6: status, where they end, in buf and in index"""
+    for k in range(SIX_FEATURES):
+        place, value, end = (k + 1) % SIX_FEATURES, -1, at
+        if buf[at] == BLANK and buf[at + 1] == ZERO + place + 1 and buf[at + 2] == COLON:
+            value, end = millionths(buf, at + 3)
+        if value < 0 or (place == 0 and value != MILLION):
+            return SIX, at, used
+        indices(log.user_index)[used + k] = k
+        reals(log.user_value)[used + place] = value
+        at = end
+    return DONE, at, used + SIX_FEATURES
 
 
 @inner
@@ -198,12 +193,7 @@ def line(log: Any, buf: Any, at: int, end: int) -> int:
     if log.kind == R6B:
         status, p, user_end = user_r6b(log, buf, p, used)
     else:
-        status, have, p = six_features(buf, p, reals(log.user_value + 8 * used))
-        if status == DONE and have < SIX_FEATURES:
-            status = SIX
-        user_end = used + SIX_FEATURES
-        for k in range(SIX_FEATURES):
-            indices(log.user_index)[used + k] = k
+        status, p, user_end = user_r6a(log, buf, p, used)
     if status != DONE:
         return stopped(log, status, at, p)
 
