@@ -36,7 +36,6 @@ COLUMNS = {
     "truth": Column("double", 1),
 }
 OPTIONAL = ("propensity", "arm_features", "truth")
-LINES = ("time", "shown", "reward")  # of which a line has a number each
 Check = tuple[NDArray[np.bool_], str, str]  # lines that are wrong, what was expected, the column to blame
 
 

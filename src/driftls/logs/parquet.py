@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import CorruptFileError, InputError, LogFormatError, SettingsError, missing_extra
-from driftls.logs.columns import COLUMNS, OPTIONAL, Ints, Part, having, shortened
+from driftls.logs.columns import COLUMNS, OPTIONAL, Ints, Part, as_starts, having, shortened
 from driftls.logs.events import Block
 from driftls.logs.log import Log
 from driftls.persistence import atomic
@@ -196,24 +196,9 @@ def write_parquet(
 def _table(block: Block) -> Any:
     if block.visitor is not None:
         raise InputError("visitors of a table are dicts, which this format has no room for. Keep the table.")
-    pa, arms, places = _arrow(), block.truth_start, block.candidates
-
-    def lists(starts: Ints, values: Any) -> Any:
-        return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), pa.array(values))
-
-    columns = {
-        "time": pa.array(block.time),
-        "arms": lists(arms, block.pool_ids[places]),
-        "shown": pa.array(block.shown),
-        "reward": pa.array(block.reward),
-        "user_index": lists(block.user_start, block.user_index),
-        "user_value": lists(block.user_start, block.user_value),
-    }
-    if block.propensity is not None:
-        columns["propensity"] = pa.array(block.propensity)
-    if block.arm_features is not None:
-        rows, width = block.arm_features[places], block.arm_features.shape[1]
-        columns["arm_features"] = lists(arms, lists(width * np.arange(len(rows) + 1), rows.ravel()))
-    if block.truth is not None:
-        columns["truth"] = lists(arms, block.truth)
+    pa, columns = _arrow(), {}
+    for name, (values, lengths) in block.columns().items():
+        columns[name] = pa.array(values)
+        for length in reversed(lengths):
+            columns[name] = pa.ListArray.from_arrays(pa.array(as_starts(length), pa.int32()), columns[name])
     return pa.table(columns)

@@ -158,7 +158,8 @@ class TableLog(Log):
         return parts, [*missing, (place < 0, "one of the arms", "shown")]
 
 
-read_table = TableLog  # beside `read`, which needs no column named
+read_table = TableLog
+"""Read a log of one's own: `TableLog`, by a name beside `read`."""
 
 
 # -- tables of any kind ------------------------------------------------------------------------------------------------

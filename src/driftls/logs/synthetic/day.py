@@ -306,4 +306,5 @@ def r6b_text(block: Block) -> bytes:
     )
 
 
-synthetic_day = SyntheticDay  # as one reads it where a day is made
+synthetic_day = SyntheticDay
+"""Make a synthetic day: `SyntheticDay`, by a name that says what comes of it."""
