@@ -124,7 +124,7 @@ class _Digest:
         self._columns: dict[str, Any] = {}
 
     def add(self, block: Block) -> None:
-        parts = block.columns()
+        parts = block.parts()
         columns = {
             f"{name} {k}": array
             for name, (values, lengths) in parts.items()

@@ -201,7 +201,7 @@ class Block(_Compared):
             **columns,
         )
 
-    def columns(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, Part]:
         """The columns of the lines, each with candidates of its own: what `from_columns` makes a block of."""
         arms, users = [np.diff(self.truth_start)], [np.diff(self.user_start)]
         features = _cut(self.arm_features, self.candidates)
@@ -252,7 +252,7 @@ class Block(_Compared):
         blocks = [block for block in blocks if len(block)]
         if not blocks:
             return cls.from_events([])
-        told = [block.columns() for block in blocks]
+        told = [block.parts() for block in blocks]
         visitors: list[Any] = [block.visitor for block in blocks]
         parts = {}
         for name in COLUMNS:

@@ -197,7 +197,7 @@ def _table(block: Block) -> Any:
     if block.visitor is not None:
         raise InputError("visitors of a table are dicts, which this format has no room for. Keep the table.")
     pa, columns = _arrow(), {}
-    for name, (values, lengths) in block.columns().items():
+    for name, (values, lengths) in block.parts().items():
         columns[name] = pa.array(values)
         for length in reversed(lengths):
             columns[name] = pa.ListArray.from_arrays(pa.array(as_starts(length), pa.int32()), columns[name])
