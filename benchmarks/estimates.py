@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Mean, Options, Table, across, mean, tell
-from driftls.estimates import NORMAL
 from driftls.features import UserOnly
 from driftls.logs import Block
 from driftls.logs.log import Log
@@ -109,14 +108,14 @@ def found_of(block: Block, policy: Softmax, **settings: Any) -> dict[str, tuple[
     """Every estimate, and two that we do not give: matched lines whatever the log, and the normal interval."""
     found = estimate(policy, Kept(block), features=UserOnly(USER), **settings)
     told = {name: (one.value, one.low, one.high) for name, one in found.estimates.items()}
-    told["recommended"] = (found.leading.value, found.leading.low, found.leading.high)
+    told["recommended"] = (found.valid.value, found.valid.low, found.valid.high)
     p = np.full(len(block), 1.0 / ARMS) if block.propensity is None else block.propensity
     pi = policy.block_probabilities(None, block).reshape(-1, ARMS)[np.arange(len(block)), block.shown]
     terms = pi / p * block.reward
-    half = NORMAL * terms.std() / np.sqrt(len(terms))
+    half = 1.96 * terms.std() / np.sqrt(len(terms))
     told["ips, normal"] = (terms.mean(), terms.mean() - half, terms.mean() + half)
     told["unweighted"] = ((pi * block.reward).sum() / pi.sum(), np.nan, np.nan)
-    return told | {"name": found.advice.name}  # type: ignore[dict-item]
+    return told | {"name": found.leading}  # type: ignore[dict-item]
 
 
 def _case(kind: str, name: str, logs: int) -> list[Any]:

@@ -380,7 +380,7 @@ def table_calls(rng: np.random.Generator, folder: str) -> Iterator[Any]:
             Call("read_table", lambda s=source, g=given: list(read_table(s, **g))),
             Call("inspect", lambda s=source, g=given: inspect(read_table(s, **g))),
             Call("replay", lambda s=source, g=given, p=policy: replay(p, read_table(s, **g))),
-            Call("estimate", lambda s=source, g=given, p=policy: estimate(p, read_table(s, **g), folds=2)),
+            Call("estimate", lambda s=source, g=given, p=policy: estimate(p, read_table(s, **g))),
         )
 
 

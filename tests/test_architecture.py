@@ -35,11 +35,11 @@ CONSTANTS = {
     *("LAST", "POLYAK", "TAIL"),
     *("FEATURES", "PAIRS", "CROSSED", "CENTRED"),
     # kinds of log, why its parser stopped, and what it expected
-    *("R6A", "R6B", "DONE", "FULL", "GROW", "EXPECTED"),
+    *("R6A", "R6B", "DONE", "FULL", "NEW", "EXPECTED", "ONE_BLANK", "ARTICLE", "SIX"),
     # layouts of records, for the frames of their owners
     *("ROWS", "UNITS", "COUNTS", "TRACKER", "WIDTH", "POLICY", "CELLS", "LINES"),
     # limits that both sides keep
-    *("LARGEST", "SMALLEST_ENTRY", "MILLION", "MOST", "SIX_FEATURES", "BIT_NUMBER"),
+    *("LARGEST", "SMALLEST_ENTRY", "MILLION", "MOST", "SIX_FEATURES"),
 }
 # What an object makes for itself, and so may write into: (attribute of self).
 MADE = ("_stage", "_units")

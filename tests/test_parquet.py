@@ -149,8 +149,7 @@ def test_pools_are_merged_as_a_dictionary_would(pools: list[tuple[int, ...]], wi
     lines = {"time": np.arange(n), "shown": np.zeros(n, np.int32), "reward": np.zeros(n)}
     lines |= {"user_start": np.zeros(n + 1, int), "user_index": np.zeros(0, np.int32), "user_value": np.zeros(0)}
     start = np.concatenate(([0], np.cumsum(sizes)))
-    block = Block.from_lines(sizes, ids, features, **lines)
-    assert block == Block.packed(np.arange(n), start, ids, features, **lines)
+    block = Block.packed(np.arange(n), start, ids, features, **lines)
     distinct = list(dict.fromkeys((pool, i % 2 if with_features else 0) for i, pool in enumerate(pools)))
     assert block.pool.tolist() == [distinct.index((p, i % 2 if with_features else 0)) for i, p in enumerate(pools)]
     assert block.pool_ids.tolist() == list(sum((pool for pool, _ in distinct), ()))
@@ -252,12 +251,18 @@ def test_rows_are_counted_across_row_groups(tmp_path: Path) -> None:
     ("columns", "message"),
     [
         ({"reward": None}, "expected a column `reward` of numbers, got time, arms, shown"),
-        ({"reward": ["0", "1", "0"]}, "expected `reward` to be numbers, got string"),
-        ({"time": [0.5, 1.5, 2.5]}, "expected `time` to be whole numbers, got double"),
-        ({"arms": [1, 2, 3]}, "expected `arms` to be lists of whole numbers, got int64"),
-        ({"truth": [["a"], [], []]}, "expected `truth` to be lists of numbers, got list"),
-        ({"arm_features": [[1.0], [], []]}, "expected `arm_features` to be lists of lists of numbers, got list"),
-        ({"user_index": [[0, 2**40], [], [2]]}, "`user_index` does not fit int32"),
+        ({"reward": ["0", "1", "0"]}, "expected `reward` to be numbers that fit double, got string"),
+        ({"time": [0.5, 1.5, 2.5]}, "expected `time` to be whole numbers that fit int64, got double"),
+        ({"arms": [1, 2, 3]}, "expected `arms` to be lists of whole numbers that fit int64, got int64"),
+        ({"truth": [["a"], [], []]}, "expected `truth` to be lists of numbers that fit double, got list"),
+        (
+            {"arm_features": [[1.0], [], []]},
+            "expected `arm_features` to be lists of lists of numbers that fit double, got list",
+        ),
+        (
+            {"user_index": [[0, 2**40], [], [2]]},
+            "expected `user_index` to be lists of whole numbers that fit int32, got list<element: int64>",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

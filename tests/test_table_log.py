@@ -78,7 +78,7 @@ def test_a_policy_learns_from_it_what_it_knows_when_it_serves():
     assert sorted(policy.ids) == OFFERS
     assert policy.choose({"city": "Rome", "age": 31}, ids=OFFERS) == 2
     found = estimate(policy.freeze(), read_table(rows(1500, seed=1), **COLUMNS))
-    assert found.leading.low < 0.45 < found.leading.high  # .8 of half of them, .1 of the others
+    assert found.valid.low < 0.45 < found.valid.high  # .8 of half of them, .1 of the others
 
 
 @pytest.mark.parametrize(

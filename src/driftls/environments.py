@@ -62,7 +62,7 @@ class Rotates:
     period: float
 
 
-class Environment(ABC):
+class Environment:
     """Theta* and the noise, which all environments share.
 
     Parameters
@@ -144,10 +144,6 @@ class Environment(ABC):
         """The noise of the rounds n ... n + count - 1; for Bernoulli rewards a uniform u, and the reward is u < mean."""
         return self._noise.take(as_whole(n, "a round"), as_whole(count, "count"))
 
-    @abstractmethod
-    def best(self, n: int) -> float:
-        """The largest mean reward in round n."""
-
     def _draw_noise(self, rng: Generator, size: int) -> Array:
         if self.kind == "gaussian":
             return self.sigma * rng.standard_normal(size)
@@ -155,7 +151,7 @@ class Environment(ABC):
         return rng.random(size) if self.bernoulli else rng.uniform(-limit, limit, size)
 
 
-class Pool(Environment):
+class Pool(Environment, ABC):
     """An environment that offers K arms a round, all of length 1 unless given."""
 
     def __init__(self, dim: int, arms: int, **settings: Any) -> None:

@@ -33,11 +33,6 @@ class Evaluation:
     recent_baseline: list[float]
 
     @property
-    def rows(self) -> int:
-        """How many there were."""
-        return self.points[-1]
-
-    @property
     def rmse(self) -> float:
         """Root of the mean squared error over all rows."""
         return float(np.sqrt(self.mse[-1]))
@@ -47,15 +42,13 @@ class Evaluation:
         """1 - error / error of the running mean: 1 is perfect, 0 no better than the mean."""
         return _r2(self.mse[-1], self.baseline[-1])
 
-    def table(self) -> str:
+    def __str__(self) -> str:
         """Rows, errors over all of them and over the last, each beside that of the running mean."""
         lines = [f"{'rows':>12}{'MSE':>13}{'of the mean':>13}{'recent MSE':>13}{'of the mean':>13}{'R2':>8}"]
         for n, *errors in zip(self.points, self.mse, self.baseline, self.recent, self.recent_baseline):
             cells = "".join(f"{error:>13.5g}" for error in errors)
             lines.append(f"{n:>12,}{cells}{_r2(*errors[:2]):>8.3f}")
         return "\n".join(lines)
-
-    __str__ = table
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the errors against the number of rows; returns the axes."""
@@ -74,7 +67,7 @@ class Evaluation:
         return axes
 
 
-def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1, points: Iterable[int] | None = None) -> Evaluation:
+def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1) -> Evaluation:
     """Predict each row, then learn it: the streaming counterpart of scikit-learn's `cross_val_score`.
 
     No row is predicted by what has learned it, and all of them are used for both. The tracker is changed as it learns.
@@ -87,9 +80,7 @@ def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1, points: Ite
         A matrix, dense or sparse, and a target for each row; or for X an iterable of blocks (X, y), and no y.
     block : int
         Rows that are predicted before they are learned: 1 is strict; more is faster, and as a model that is updated
-        from time to time would do.
-    points : iterable of int, optional
-        Numbers of rows at which errors are noted; by default 1, 2, 5, 10, 20, ... and at the end.
+        from time to time would do. Errors are noted after 1, 2, 5, 10, 20, ... rows, and at the end.
 
     Examples
     --------
@@ -98,11 +89,10 @@ def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1, points: Ite
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((500, 3))
     >>> found = evaluate(RLS(dim=3), X, X @ [1.0, -2.0, 0.5] + 0.1 * rng.standard_normal(500))
-    >>> found.r2 > 0.97, found.rows
+    >>> found.r2 > 0.97, found.points[-1]
     (True, 500)
     """
     block = as_whole(block, "the rows of a block")
-    marks = None if points is None else sorted(as_whole(point, "a point") for point in points)
     rows, total = 0, 0.0  # so far, and the sum of their targets
     sums, noted = np.zeros(2), [(0, 0.0, 0.0)]  # squared errors of the tracker and of the mean; those at each point
     for X_block, targets in _blocks(X, y, block):
@@ -112,7 +102,7 @@ def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1, points: Ite
         count = rows + np.arange(len(targets))
         mean = (total + np.cumsum(targets) - targets) / np.maximum(count, 1.0)
         squares = sums + np.cumsum(np.stack([targets - predicted, targets - mean], axis=1) ** 2, axis=0)
-        while (mark := _next(noted[-1][0], marks)) <= rows + len(targets):
+        while (mark := _next(noted[-1][0])) <= rows + len(targets):
             noted.append((mark, *squares[mark - rows - 1]))
         rows, total, sums = rows + len(targets), total + float(targets.sum()), squares[-1]
     if not rows:
@@ -128,10 +118,8 @@ def _r2(error: float, baseline: float) -> float:
     return 1.0 - error / baseline if baseline > 0.0 else float("nan")
 
 
-def _next(rows: int, points: list[int] | None) -> int:
+def _next(rows: int) -> int:
     """The next number of rows at which errors are noted."""
-    if points is not None:
-        return next((point for point in points if point > rows), 1 << 62)
     scale = 10 ** len(str(rows)) // 10 if rows else 1
     return next(scale * k for k in (1, 2, 5, 10) if scale * k > rows)
 
@@ -156,12 +144,9 @@ def _blocks(X: Any, y: Any, block: int) -> Iterator[tuple[Any, Floats]]:
         rows = checked_csr(pair[0]) if sp.issparse(pair[0]) else as_numbers(pair[0], "X must be a matrix")
         targets = as_numbers(pair[1], "targets must be an array").astype(np.float64)
         if rows.ndim != 2 or targets.shape != (rows.shape[0],):
-            raise InputError(
-                f"expected rows (n, dim) and as many targets, got shapes {rows.shape} and {targets.shape}. "
-                "Reshape a single row to (1, dim)."
-            )
-        if not np.isfinite(targets).all():
-            wrong = int(np.flatnonzero(~np.isfinite(targets))[0])
-            raise InputError(f"target {wrong} is not finite. Leave such rows out.")
+            shapes = f"{rows.shape} and {targets.shape}"
+            raise InputError(f"expected rows (n, dim) and as many targets, got shapes {shapes}.")
+        if not (finite := np.isfinite(targets)).all():
+            raise InputError(f"target {finite.argmin()} is not finite. Leave such rows out.")
         for begin in range(0, len(targets), block):
             yield rows[begin : begin + block], targets[begin : begin + block]

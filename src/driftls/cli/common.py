@@ -64,7 +64,7 @@ OnError = Annotated[Literal["raise", "skip"], typer.Option(help="At a broken lin
 FeatureKind = Annotated[
     Literal["auto", "disjoint", "hashed", "outer"], typer.Option(help="How a visitor and an article make an arm.")
 ]
-Dim = Annotated[int | None, whole("Features of a visitor; if not given, 136, or as many as the log says.", 1, 10**7)]
+Dim = Annotated[int | None, whole("Features of a visitor; if not given, 136.", 1, 10**7)]
 Width = Annotated[int, whole("Length of an arm, for hashed.", 1, 10**9)]
 Shown = Annotated[str | None, column(" (CSV, or a JSON object a line): what was shown.")]
 Reward = Annotated[str | None, column(": what it brought.")]
@@ -100,7 +100,7 @@ def features_of(kind: str, log: Log, dim: int | None, width: int) -> tuple[Featu
         return OuterProduct(6, 6), False
     if log.format == "table":
         return Features(width), True
-    return UserOnly(max(R6B_FEATURES, log.user_dim) if dim is None else dim), True
+    return UserOnly(R6B_FEATURES if dim is None else dim), True
 
 
 def policy_of(name: str, features: FeatureMap, disjoint: bool, kappa: float | None, seed: int) -> Any:

@@ -108,7 +108,7 @@ def inspect(
         print_result(as_json, summary)
         return
     names = " ".join(map(str, paths))
-    if summary.user_dim > max(common.R6B_FEATURES, log.user_dim):
+    if summary.user_dim > common.R6B_FEATURES:
         names += f" --dim {summary.user_dim}"
     columns = {"shown": shown, "reward": reward, "propensity": propensity}
     names += "".join(f" --{name} {column}" for name, column in columns.items() if column)
@@ -122,15 +122,14 @@ def _rows(s: Summary) -> list[tuple[str, str]]:
     dropped = f", {s.dropped_lines:,} dropped" if s.dropped_lines else ""
     sizes = f"{s.pool_min} to {s.pool_max}, mean {s.pool_mean:.2f}, harmonic mean {s.pool_harmonic_mean:.2f}"
     gone = f"; {s.dropped_candidates:,} candidates dropped" if s.dropped_candidates else ""
-    shown, fit = s.logging, s.logging.propensity_fit
-    propensity = "yes" if s.propensity else "no"
-    if fit is not None:
-        verdict = "too few lines to say whether they fit" if fit.p is None else f"p = {fit.p:.3g} that they fit"
+    shown, fit, propensity = s.logging, s.logging.propensity_fit, "no"
+    if shown.smallest_propensity is not None:
+        verdict = f"p = {fit.p:.3g} that they fit" if fit else "too few lines to say whether they fit"
         propensity = f"yes, down to {shown.smallest_propensity:.3g}; {verdict} how often arms were shown"
     users = f"{s.user_dim}, {s.user_nonzeros:.2f} of them not 0"
     rows = [
         ("format", s.format),
-        ("lines", f"{s.lines:,}: {s.events:,} events, {s.broken:,} broken{dropped}"),
+        ("lines", f"{s.lines:,}: {s.events:,} events, {s.skipped:,} broken{dropped}"),
         ("time", f"{first} to {last} UTC"),
         ("clicks", f"{s.clicks:,g}, a rate of {s.ctr:.5f}"),
         ("arms", f"{s.arms:,}"),
@@ -149,7 +148,7 @@ def _rows(s: Summary) -> list[tuple[str, str]]:
     return [(name, text) for name, text in rows if text and name not in unknown]
 
 
-def _test(found: Uniformity) -> str:
-    if found.p is None:
+def _test(found: Uniformity | None) -> str:
+    if found is None:
         return "too few lines to say"
     return f"p = {found.p:.3g} (chi-square {found.statistic:.1f}, {found.degrees:.1f} degrees of freedom)"

@@ -71,6 +71,8 @@ def replay(
       driftls replay events.csv --shown offer --reward click --propensity likely --policy linucb-auto
       driftls replay day.parquet --policy linucb-auto --features hashed --width 4096 --delay 500 --json
     """  # noqa: D301
+    from dataclasses import asdict
+
     from msgspec.structs import replace
 
     from driftls.log_replay import replay as run_replay
@@ -96,7 +98,7 @@ def replay(
         for name, one in players.items():
             with counting(f"{paths[0].name}, {name}", lambda lines: limit and lines / (2 * limit)) as report:
                 found[name] = estimate(one, log, features=own, limit=limit, progress=report)
-        told = {"format": log.format, "policies": {name: one.to_dict() for name, one in found.items()}}
+        told = {"format": log.format, "policies": {name: asdict(one) for name, one in found.items()}}
         print_result(as_json, told, *(f"{name}: {one}" for name, one in found.items()))
         _tell_skipped(log)
         return

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoint"]
 
-LINES = ("time", "shown", "reward", "user_index", "user_value", "propensity", "truth")
 BELONGS_TO = {
     "names": "other policies",
     "settings": "other settings",
@@ -125,16 +124,17 @@ class _Digest:
         self._columns: dict[str, Any] = {}
 
     def add(self, block: Block) -> None:
-        arms, features = block.candidates, block.arm_features
-        columns = {name: getattr(block, name) for name in LINES}
-        columns |= {"users": np.diff(block.user_start), "sizes": np.diff(block.truth_start)}
-        columns |= {"arms": block.pool_ids[arms], "arm_features": None if features is None else features[arms]}
+        parts = block.parts()
+        columns = {
+            f"{name} {k}": array
+            for name, (values, lengths) in parts.items()
+            for k, array in enumerate([values, *lengths])
+        }
         if block.visitor is not None and block.items is not None:
-            columns |= {"visitor": _text(block.visitor), "items": _text(block.items[k] for k in columns["arms"])}
+            columns |= {"visitor": _text(block.visitor), "items": _text(block.items[k] for k in parts["arms"].values)}
         for name, column in columns.items():
-            if column is not None:
-                digest = self._columns.setdefault(name, hashlib.blake2b(digest_size=16))
-                digest.update(np.ascontiguousarray(column).tobytes())
+            digest = self._columns.setdefault(name, hashlib.blake2b(digest_size=16))
+            digest.update(np.ascontiguousarray(column).tobytes())
 
     def text(self) -> dict[str, str]:
         return {name: digest.hexdigest() for name, digest in self._columns.items()}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from driftls.compiling.objects import spent
 from driftls.errors import SettingsError
-from driftls.estimates import Estimate, Weighted, advise, mean_reward
+from driftls.estimates import Estimate, Estimates, advise, mean_reward, support_of, weighted
 from driftls.features import FeatureMap
 from driftls.inputs import Rows
 from driftls.log_replay.arms import asked, ids_of, runs_of
@@ -77,27 +77,25 @@ class Matches:
         """Of all lines, against the best arm of each; NaN where the truth is not known."""
         return self.best - self.value if self.truths == self.lines else float("nan")
 
-    def told(self, logging: Logging) -> dict[str, Any]:
+    def told(self, logging: Logging, estimated: str) -> dict[str, Any]:
         """Estimates, which of them leads for such a log and why, and how far the log supports them."""
         rewards = np.concatenate([np.zeros(0), *self.rewards])
         found: dict[str, Estimate] = {"replay": mean_reward(rewards)}
-        lines = None
+        columns = np.zeros((2, self.lines))
+        columns[:, : len(rewards)] = rewards, np.ones(len(rewards))
         if self.propensities == self.lines > 0:
-            columns = np.zeros((2, self.lines))
-            columns[:, : len(rewards)] = rewards, np.concatenate(self.weights)
-            lines = Weighted(columns[0], columns[1], most=self.largest)
-            found |= {"ips": lines.ips, "snips": lines.snips}
-        advice = advise(logging, fixed=False)
-        return {
-            "estimates": {name: asdict(estimate) for name, estimate in found.items()},
-            **{"leading": advice.name, "why": advice.why, "warnings": list(advice.warnings)},
-            "effective": float(self.evaluations) if lines is None else lines.effective,
-            "largest_weight": None if lines is None else lines.largest_weight,
-            "without_support": 1.0 - self.evaluations / self.lines if self.lines else 1.0,
-            "value": self.value / self.truths if self.truths == self.lines > 0 else None,
-            "evaluations": self.evaluations,
-            "clicks": bool(np.isin(rewards, (0.0, 1.0)).all()),
-        }
+            columns[1, : len(rewards)] = np.concatenate(self.weights)
+            found |= weighted(*columns, most=self.largest)
+        told = Estimates(
+            lines=self.lines,
+            estimated=estimated,
+            estimates=found,
+            value=self.value / self.truths if self.truths == self.lines > 0 else None,
+            **advise(logging, fixed=False),
+            **support_of(columns[1]),
+        )
+        clicks = bool(np.isin(rewards, (0.0, 1.0)).all())
+        return {**asdict(told), "evaluations": self.evaluations, "clicks": clicks}
 
 
 @dataclass
@@ -212,8 +210,8 @@ class PolicyReplay:
     def told(self, logging: Logging) -> dict[str, Any]:
         """What it was, and what came out for a log that showed so."""
         told = {"policy": described(self.policy), "features": described(self.features)}
-        told |= {"engine": self.engine, "engine_reason": self.reason, "estimated": LEARNING if self.learns else FIXED}
-        return told | self.matches.told(logging)
+        told |= {"engine": self.engine, "engine_reason": self.reason}
+        return told | self.matches.told(logging, LEARNING if self.learns else FIXED)
 
     def trace(self, metrics: Sequence[str]) -> None:
         """Note where things stand."""

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -58,31 +59,27 @@ def read(source: Path | Iterable[Path] | Iterable[Event], *, on_error: str = "ra
     >>> log.format, log.counts.lines, log.counts.events, log.counts.skipped
     ('R6B', 502, 501, 1)
     """
-    if hasattr(source, "columns"):
-        kind = type(source).__name__
-        raise InputError(f"read takes paths or events, got a {kind}. Use read_table(table, shown=..., reward=...).")
-    if isinstance(source, str | os.PathLike) or not isinstance(source, Iterable):
-        source = [source]
-    entries = iter(source)
+    alone = isinstance(source, str | os.PathLike) or not isinstance(source, Iterable) or hasattr(source, "columns")
+    given: Any = [source] if alone else source
+    entries = iter(given)
     first = next(entries, None)
     if first is None:
         raise SettingsError("read needs at least one file or event, got none.")
     if isinstance(first, Event):
-        again = chain([first], entries) if entries is source else source
-        return EventLog(again, block=block)  # type: ignore[arg-type]
+        return EventLog(chain([first], entries) if entries is given else given, block=block)
     paths = []
-    for given in (first, *entries):
-        if not isinstance(given, str | os.PathLike):
-            advice = "Of dicts: read_table(rows, shown=..., reward=...), see docs/logs.md."
-            raise InputError(f"read takes paths or events, got {type(given).__name__}. {advice}")
-        path = os.fspath(given)
+    for entry in (first, *entries):
+        if not isinstance(entry, str | os.PathLike):
+            told = f"read takes paths or events, got a {type(entry).__name__}"
+            raise InputError(
+                f"{told}. Of tables and dicts: read_table(table, shown=..., reward=...), see docs/logs.md."
+            )
+        path = os.fspath(entry)
         paths.append(path)
         if not os.path.exists(path):
             raise MissingFileError(f"{path}: expected a log, got no such file or folder. Check the path.")
         if os.path.isfile(path) and path.removesuffix(".gz").endswith((".csv", ".json", ".jsonl", ".ndjson")):
-            advice = (
-                "read_table(path, shown=..., reward=...), or --shown and --reward of `driftls inspect` and `replay`"
-            )
+            advice = "read_table(path, shown=..., reward=...), or --shown and --reward of `inspect` and `replay`"
             raise InputError(f"{path}: this is a table, of which the columns must be named: {advice}.")
     reader = ParquetLog if os.path.isdir(paths[0]) or is_parquet(paths[0]) else YahooLog
     return reader(paths, on_error=on_error, block=block)
@@ -95,8 +92,8 @@ def blocks_of(
     left = sys.maxsize if limit is None else limit
     for block in log.blocks(truth=truth) if isinstance(log, SyntheticDay) else log.blocks():
         most = len(block) if arms is None else arms // int(np.diff(block.pool_start).max(initial=1))
-        for part in block.parts(max(1, most), left):
-            yield part
-            left -= len(part)
-        if left == 0:
+        for first in range(0, min(len(block), left), max(1, most)):
+            yield block.part(first, min(first + max(1, most), len(block), left))
+        left -= len(block)
+        if left <= 0:
             return

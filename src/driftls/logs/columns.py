@@ -36,7 +36,6 @@ COLUMNS = {
     "truth": Column("double", 1),
 }
 OPTIONAL = ("propensity", "arm_features", "truth")
-LINES = ("time", "shown", "reward")  # of which a line has a number each
 Check = tuple[NDArray[np.bool_], str, str]  # lines that are wrong, what was expected, the column to blame
 
 
@@ -45,6 +44,16 @@ class Part(NamedTuple):
 
     values: NDArray[Any]
     lengths: list[Ints]
+
+    def only(self, lines: NDArray[np.bool_]) -> Part:
+        """The same of these lines alone."""
+        if lines.all():
+            return self
+        lengths = []
+        for length in self.lengths:
+            lengths.append(length[lines])
+            lines = np.repeat(lines, length)
+        return Part(self.values[lines], lengths)
 
 
 def ranges(start: Ints, length: Ints) -> Ints:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from driftls.errors import InputError
 from driftls.logs.columns import (
     COLUMNS,
-    LINES,
     Floats,
     Ints,
     Part,
@@ -33,8 +32,20 @@ from driftls.logs.columns import (
 __all__ = ["Block", "Event"]
 
 
+class _Compared:
+    """Whatever is the same if all its columns are."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))  # type: ignore[arg-type]
+        return all((a is None) == (b is None) and np.array_equal(a, b) for a, b in pairs)
+
+    __hash__ = None  # type: ignore[assignment]  # the arrays inside can be written to
+
+
 @dataclass(frozen=True, eq=False)
-class Event:
+class Event(_Compared):
     """One decision that was logged: who came, what could be shown, what was shown, what it brought."""
 
     time: int  # Unix seconds
@@ -54,14 +65,9 @@ class Event:
         """The id of the candidate that was shown."""
         return int(self.arms[self.shown])
 
-    def __eq__(self, other: object) -> bool:
-        return _same(self, other) if isinstance(other, Event) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]  # the arrays inside can be written to
-
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Block(_Compared):
     """Many events in columns: what a compiled loop reads.
 
     The candidates rarely change from line to line, so each distinct pool is stored once and a line names its row.
@@ -132,7 +138,7 @@ class Block:
         part = object.__new__(Block)  # not looked at again: what is cut out of a sound block is sound
         part.__dict__.update(
             self.__dict__,
-            **{name: getattr(self, name)[lines] for name in ("pool", *LINES)},
+            **{name: getattr(self, name)[lines] for name in ("pool", "time", "shown", "reward")},
             user_start=self.user_start[first : last + 1] - self.user_start[first],
             user_index=self.user_index[users],
             user_value=self.user_value[users],
@@ -141,11 +147,6 @@ class Block:
             truth=None if self.truth is None else self.truth[slice(*self.truth_start[[first, last]])],
         )
         return part
-
-    def parts(self, size: int, limit: int) -> Iterator[Block]:
-        """At most so many lines, in parts of at most so many."""
-        last = min(len(self), limit)
-        return (self.part(first, min(first + size, last)) for first in range(0, last, size))
 
     def alone(self) -> Block:
         """The same lines, each with what it shows as its only candidate; without the truth."""
@@ -176,11 +177,6 @@ class Block:
             own = _cut(self.arm_features, arms), _cut(self.truth, slice(*start[i : i + 2])), _cut(self.visitor, i)
             yield Event(*told, self.user_index[user], self.user_value[user], propensity, *own, self.items)
 
-    def __eq__(self, other: object) -> bool:
-        return _same(self, other) if isinstance(other, Block) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]  # the arrays inside can be written to
-
     @classmethod
     def packed(
         cls, pool: NDArray[Any], pool_start: Ints, pool_ids: Ints, features: Floats | None, **columns: Any
@@ -205,12 +201,22 @@ class Block:
             **columns,
         )
 
-    @classmethod
-    def from_lines(cls, sizes: Ints, ids: Ints, features: Floats | None, **columns: Any) -> Block:
-        """A block of lines that each have candidates of their own: ids and features, line after line."""
-        new = new_pools(sizes, ids, features)
-        own = np.repeat(new, sizes)
-        return cls.packed(np.cumsum(new) - 1, as_starts(sizes[new]), ids[own], _cut(features, own), **columns)
+    def parts(self) -> dict[str, Part]:
+        """The columns of the lines, each with candidates of its own: what `from_columns` makes a block of."""
+        arms, users = [np.diff(self.truth_start)], [np.diff(self.user_start)]
+        features = _cut(self.arm_features, self.candidates)
+        told: dict[str, Any] = {
+            **{"time": (self.time, []), "arms": (self.pool_ids[self.candidates], arms)},
+            **{"shown": (self.shown, []), "reward": (self.reward, []), "propensity": (self.propensity, [])},
+            **{
+                "user_index": (self.user_index, users),
+                "user_value": (self.user_value, users),
+                "truth": (self.truth, arms),
+            },
+        }
+        if features is not None:
+            told["arm_features"] = features.ravel(), [*arms, np.full(len(features), features.shape[1])]
+        return {name: Part(*told[name]) for name in COLUMNS if name in told and told[name][0] is not None}
 
     @classmethod
     def from_columns(cls, parts: dict[str, Part], **others: Any) -> Block:
@@ -220,8 +226,10 @@ class Block:
         features = columns.pop("arm_features", None)
         if features is not None:
             features = features.reshape(len(ids), -1) if len(ids) else np.empty((0, 0))
-        columns.setdefault("user_value", np.ones(len(index)))
-        return cls.from_lines(sizes, ids, features, user_start=as_starts(users), **columns, **others)
+        columns = {"user_value": np.ones(len(index)), "user_start": as_starts(users)} | columns | others
+        new = new_pools(sizes, ids, features)
+        own = np.repeat(new, sizes)
+        return cls.packed(np.cumsum(new) - 1, as_starts(sizes[new]), ids[own], _cut(features, own), **columns)
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> Block:
@@ -244,21 +252,15 @@ class Block:
         blocks = [block for block in blocks if len(block)]
         if not blocks:
             return cls.from_events([])
-
-        def column(name: str) -> Any:
-            parts = [getattr(block, name) for block in blocks]
-            return np.concatenate(parts) if all_or_none(name, parts) else None
-
-        first_pool = as_starts([len(b.pool_start) - 1 for b in blocks])
-        return cls.packed(
-            np.concatenate([b.pool + first for b, first in zip(blocks, first_pool)]),
-            as_starts(np.concatenate([np.diff(b.pool_start) for b in blocks])),
-            column("pool_ids"),
-            column("arm_features"),
-            user_start=as_starts(np.concatenate([np.diff(b.user_start) for b in blocks])),
-            items=blocks[0].items,
-            **{name: column(name) for name in (*LINES, "user_index", "user_value", "propensity", "truth", "visitor")},
-        )
+        told = [block.parts() for block in blocks]
+        visitors: list[Any] = [block.visitor for block in blocks]
+        parts = {}
+        for name in COLUMNS:
+            if all_or_none(name, some := [columns.get(name) for columns in told]):
+                values, lengths = zip(*some)
+                parts[name] = Part(np.concatenate(values), [np.concatenate(each) for each in zip(*lengths)])
+        visitor = np.concatenate(visitors) if all_or_none("visitor", visitors) else None
+        return cls.from_columns(parts, visitor=visitor, items=blocks[0].items)
 
 
 class Numbers:
@@ -291,8 +293,3 @@ def _cut(column: Any, at: Any) -> Any:
 def _is_start(starts: Ints, rows: int, entries: int) -> bool:
     ends = len(starts) == rows + 1 > 0 and starts[0] == 0 and starts[-1] == entries
     return bool(ends and np.all(np.diff(starts) >= 0))
-
-
-def _same(one: Any, other: Any) -> bool:
-    pairs = ((getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
-    return all((a is None) == (b is None) and np.array_equal(a, b) for a, b in pairs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftls.errors import InputError
-from driftls.logs.columns import Floats, Ints
+from driftls.logs.columns import Ints
 from driftls.logs.events import Block, Numbers
-from driftls.logs.log import Log
+from driftls.logs.log import Counts, Log
 
 __all__ = ["Logging", "Showing", "Summary", "Uniformity", "inspect"]
 
@@ -23,11 +23,11 @@ DOUBT = 1e-3  # p-values below speak against what is claimed
 
 
 class Uniformity(msgspec.Struct, frozen=True):
-    """A test; a small `p` speaks against it. None where too little was seen."""
+    """A test; a small `p` speaks against it."""
 
-    statistic: float | None
+    statistic: float
     degrees: float
-    p: float | None
+    p: float
 
 
 class Logging(msgspec.Struct, frozen=True):
@@ -36,13 +36,14 @@ class Logging(msgspec.Struct, frozen=True):
     `kind` is "uniform"; "propensities", not uniform but known; "skewed", not uniform and not known; or "unknown", for
     too few lines. `reason` says why in words, `doubt` (or nothing) what speaks against the log's own propensities.
     `propensity_fit` compares the largest standardised sum of 1/p - 1 of an arm with that of so many normal variables.
+    A test is None where too little was seen.
     """
 
     kind: str
     reason: str
     doubt: str
-    uniform_positions: Uniformity
-    uniform_arms: Uniformity
+    uniform_positions: Uniformity | None
+    uniform_arms: Uniformity | None
     propensity_fit: Uniformity | None
     smallest_propensity: float | None
 
@@ -54,38 +55,32 @@ class Showing:
         self.numbers, self.positions, self.arms = Numbers(), _Cells(), _Cells()
         self.lines = self.with_propensity = 0
         self.smallest, self.off = np.inf, 0.0  # the smallest propensity; the largest |p K - 1|
-        self.inverse, self.spread = np.zeros((2, 0))  # by arm: sums of 1/p and of 1/p^2 - 1/p where it was shown
 
     def add(self, block: Block) -> None:
         """Count the lines of a block."""
         if not len(block):
             return
-        size, self.lines = np.diff(block.pool_start), self.lines + len(block)
+        size, p = np.diff(block.pool_start), block.propensity
+        self.lines += len(block)
         lines = np.bincount(block.pool, minlength=len(size))
         pool = np.repeat(np.arange(len(size)), size)
-        position = np.arange(len(pool)) - block.pool_start[pool]
-        self.positions.add(position, lines[pool], size[pool], block.shown)
+        self.positions.add(np.arange(len(pool)) - block.pool_start[pool], lines[pool], size[pool], block.shown, p)
         arm = self.numbers(block.pool_ids)
-        shown = arm[block.pool_start[block.pool] + block.shown]
-        self.arms.add(arm, lines[pool], size[pool], shown)
-        if block.propensity is None:
-            return
-        p, room = block.propensity, len(self.arms.shown)
-        self.with_propensity += len(block)
-        self.smallest = min(self.smallest, float(p.min()))
-        self.off = max(self.off, float(np.abs(p * size[block.pool] - 1.0).max()))
-        self.inverse = _padded(self.inverse, room) + np.bincount(shown, 1.0 / p, room)
-        self.spread = _padded(self.spread, room) + np.bincount(shown, (1.0 / p - 1.0) / p, room)
+        self.arms.add(arm, lines[pool], size[pool], arm[block.pool_start[block.pool] + block.shown], p)
+        if p is not None:
+            self.with_propensity += len(block)
+            self.smallest = min(self.smallest, float(p.min()))
+            self.off = max(self.off, float(np.abs(p * size[block.pool] - 1.0).max()))
 
     def shown_arms(self) -> Ints:
         """The ids of the arms that were shown at least once."""
-        return np.array(list(self.numbers.of), np.int64)[self.arms.shown > 0]
+        return np.array([*self.numbers.of], np.int64)[np.flatnonzero(self.arms.table[0])]
 
     def logging(self) -> Logging:
         """What can be said of it."""
-        positions, arms = self.positions.test(), self.arms.test()
+        positions, arms = self.positions.uniform(), self.arms.uniform()
         known = self.with_propensity == self.lines > 0
-        p = min((test.p for test in (positions, arms) if test.p is not None), default=None)
+        p = min((test.p for test in (positions, arms) if test), default=None)
         if known and self.off < 1e-6:
             kind, reason = "uniform", "its propensities are 1/K"
         elif known:
@@ -96,70 +91,62 @@ class Showing:
             kind, reason = "skewed", f"it has no propensities, and did not show uniformly (p = {p:.2g})"
         else:
             kind, reason = "uniform", f"nothing speaks against uniform showing (p = {p:.2g})"
-        fit, doubt = self._fit() if known else None, ""
-        if fit is not None and fit.p is not None and fit.p < DOUBT:
+        fit, doubt = self.arms.fit() if known else None, ""
+        if fit and fit.p < DOUBT:
             doubt = f"the log's propensities do not fit how often arms were shown (p = {fit.p:.2g})"
         return Logging(kind, reason, doubt, positions, arms, fit, self.smallest if known else None)
 
-    def _fit(self) -> Uniformity:
-        """Whether 1/p, summed over the lines that show an arm, is about the number of lines that offer it.
-
-        Each line that offers an arm adds 1/p if it shows it, else 0: 1 on average, with variance 1/p - 1, of which the
-        spread is an unbiased estimate.
-        """
-        from scipy.special import ndtr
-
-        enough = (self.arms.shown >= LEAST_SHOWN) & (self.spread > 0.0)
-        if not enough.any():
-            return Uniformity(None, 0.0, None)
-        off = (self.inverse - self.arms.offered)[enough] / np.sqrt(self.spread[enough])
-        largest, cells = float(np.abs(off).max()), int(enough.sum())
-        return Uniformity(largest, float(cells), float(min(1.0, 2.0 * cells * ndtr(-largest))))
-
 
 class _Cells:
-    """How often each cell was shown and offered, and the sums of 1/K and 1/K^2 over the lines that offered it"""
+    """A table with a column for each cell: how often it was shown and offered; the sums of 1/K and 1/K^2 over the lines
+    that offered it; and those of 1/p and 1/p^2 - 1/p over the lines that showed it
+    """
 
     def __init__(self) -> None:
-        self.shown, self.offered, self.expected, self.squares = np.zeros((4, 0))
+        self.table = np.zeros((6, 0))
 
-    def add(self, cell: Ints, lines: Ints, size: Ints, shown: NDArray[Any]) -> None:
-        """`lines` lines offered `cell` in a pool of `size`, entry by entry; then the cells shown"""
-        room = max(len(self.shown), 1 + int(cell.max(initial=-1)))
-        share = 1.0 / size
-        self.shown = _padded(self.shown, room) + np.bincount(shown, minlength=room)
-        self.offered = _padded(self.offered, room) + np.bincount(cell, lines, room)
-        self.expected = _padded(self.expected, room) + np.bincount(cell, lines * share, room)
-        self.squares = _padded(self.squares, room) + np.bincount(cell, lines * share**2, room)
+    def add(self, cell: Ints, lines: Ints, size: Ints, shown: NDArray[Any], p: NDArray[Any] | None) -> None:
+        """`lines` lines offered `cell` in a pool of `size`, entry by entry; then the cells shown, with probability `p`"""
+        room, share = max(self.table.shape[1], 1 + int(cell.max(initial=-1))), 1.0 / size
+        rare = np.zeros(len(shown)) if p is None else 1.0 / p
+        sums = [(shown, None), (cell, lines), (cell, lines * share), (cell, lines * share**2)]
+        sums += [(shown, rare), (shown, rare**2 - rare)]
+        self.table = np.pad(self.table, ((0, 0), (0, room - self.table.shape[1])))
+        self.table += [np.bincount(which, weight, room) for which, weight in sums]
 
-    def test(self) -> Uniformity:
+    def uniform(self) -> Uniformity | None:
         """A chi-square test of uniform showing"""
         from scipy.special import chdtrc
 
-        enough = self.expected >= LEAST_EXPECTED
-        shown, expected, squares = self.shown[enough], self.expected[enough], self.squares[enough]
+        shown, _, expected, squares, *_ = self.table[:, self.table[2] >= LEAST_EXPECTED]
         # A cell's count has variance sum (1/K)(1 - 1/K): these are the means of the statistic's terms.
         degrees = float(np.sum(1.0 - squares / expected))
         if degrees <= 0:
-            return Uniformity(None, 0.0, None)
+            return None
         statistic = float(np.sum((shown - expected) ** 2 / expected))
         return Uniformity(statistic, degrees, float(chdtrc(degrees, statistic)))
 
+    def fit(self) -> Uniformity | None:
+        """Whether 1/p, summed over the lines that show a cell, is about the number of lines that offer it.
 
-def _padded(values: Floats, length: int) -> Floats:
-    return np.concatenate([values, np.zeros(length - len(values))])
+        Each line that offers a cell adds 1/p if it shows it, else 0: 1 on average, with variance 1/p - 1, of which the
+        sum of 1/p^2 - 1/p is an unbiased estimate.
+        """
+        from scipy.special import ndtr
+
+        enough = (self.table[0] >= LEAST_SHOWN) & (self.table[5] > 0.0)
+        if not enough.any():
+            return None
+        _, offered, _, _, inverse, spread = self.table[:, enough]
+        largest, cells = float(np.abs((inverse - offered) / np.sqrt(spread)).max()), int(enough.sum())
+        return Uniformity(largest, float(cells), float(min(1.0, 2.0 * cells * ndtr(-largest))))
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What `inspect` found. `clicks` is the sum of rewards."""
+@dataclass(kw_only=True)
+class Summary(Counts):
+    """What `inspect` found beside the counts of lines. `clicks` is the sum of rewards."""
 
     format: str
-    lines: int
-    events: int
-    broken: int
-    dropped_lines: int
-    dropped_candidates: int
-    examples: list[str]
     clicks: float
     ctr: float
     arms: int
@@ -172,12 +159,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     user_dim: int
     user_nonzeros: float
     arm_features: int
-    propensity: bool
     truth: bool
     logging: Logging
 
 
-def inspect(log: Log, *, progress: Callable[[int], None] | None = None) -> Summary:
+def inspect(log: Log, *, progress: Callable[[int], None] = lambda lines: None) -> Summary:
     """Read a log once and say what it holds.
 
     Under uniform logging each of K candidates is shown with probability 1/K. For every position, and for every arm, the
@@ -198,25 +184,32 @@ def inspect(log: Log, *, progress: Callable[[int], None] | None = None) -> Summa
     """
     if not isinstance(log, Log):
         raise InputError(f"expected a log, got {type(log).__name__}. Pass read(path), or read(events).")
-    showing, totals, ends, last = Showing(), np.zeros(4), [], None
-    for block in log.blocks():
-        sizes = np.diff(block.pool_start)[block.pool]
-        totals += (block.reward.sum(), sizes.sum(), (1.0 / sizes).sum(), len(block.user_index))
-        ends.append([block.time.min(), sizes.min(), block.time.max(), sizes.max(), block.user_index.max(initial=-1)])
-        showing.add(block)
-        last = block
-        if progress is not None:
-            progress(showing.lines)
-    counts, n = log.counts, max(showing.lines, 1)
-    table = np.array(ends or [[0, 0, 0, 0, -1]], np.int64)
-    (first_time, pool_min), (last_time, pool_max, largest) = table[:, :2].min(0).tolist(), table[:, 2:].max(0).tolist()
+    showing, totals, ends, last = Showing(), np.zeros(4), [[0, 0, 0, 0, -1]], None
+    for last in log.blocks():
+        sizes = np.diff(last.pool_start)[last.pool]
+        totals += (last.reward.sum(), sizes.sum(), (1.0 / sizes).sum(), len(last.user_index))
+        ends.append([last.time.min(), sizes.min(), last.time.max(), sizes.max(), last.user_index.max(initial=-1)])
+        showing.add(last)
+        progress(showing.lines)
+    table = np.array(ends if last is None else ends[1:], np.int64)
+    lowest, highest = table.min(axis=0).tolist(), table.max(axis=0).tolist()
     clicks, candidates, inverse, nonzeros = totals.tolist()
-    told: dict[str, Any] = {**asdict(counts), "format": log.format, "broken": counts.skipped, "clicks": clicks}
-    told |= {"ctr": clicks / n, "arms": len(showing.numbers.of), "first_time": first_time, "last_time": last_time}
-    told |= {"pool_min": pool_min, "pool_mean": candidates / n, "pool_max": pool_max}
-    told |= {"pool_harmonic_mean": n / inverse if inverse else 0.0, "user_dim": 1 + largest}
-    told |= {"user_nonzeros": nonzeros / n, "logging": showing.logging()}
-    features, propensity, truth = (getattr(last, name, None) for name in ("arm_features", "propensity", "truth"))
-    told |= {"propensity": propensity is not None, "truth": truth is not None}
-    told["arm_features"] = 0 if features is None else features.shape[1]
-    return Summary(**{name: told[name] for name in Summary.__struct_fields__})
+    n, features = max(showing.lines, 1), None if last is None else last.arm_features
+    return Summary(
+        **asdict(log.counts),
+        format=log.format,
+        clicks=clicks,
+        ctr=clicks / n,
+        arms=len(showing.numbers.of),
+        first_time=lowest[0],
+        last_time=highest[2],
+        pool_min=lowest[1],
+        pool_mean=candidates / n,
+        pool_max=highest[3],
+        pool_harmonic_mean=n / inverse if inverse else 0.0,
+        user_dim=1 + highest[4],
+        user_nonzeros=nonzeros / n,
+        arm_features=0 if features is None else features.shape[1],
+        truth=last is not None and last.truth is not None,
+        logging=showing.logging(),
+    )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+import numpy as np
+from numpy.typing import NDArray
+
 from driftls.errors import InputError, LogFormatError, SettingsError
 from driftls.inputs import as_whole
+from driftls.logs.columns import Check, Part, faults, line_checks
 from driftls.logs.events import Block, Event
 
 __all__ = ["Counts", "EventLog", "Log"]
@@ -40,11 +44,6 @@ class Log(ABC):
         self.counts = Counts()
         self.share: float | None = None  # of the input that has been read, where it is known
 
-    @property
-    def user_dim(self) -> int:
-        """How many features visitors have, where that can be told without reading all lines; else 0."""
-        return 0
-
     def __iter__(self) -> Iterator[Event]:
         for block in self.blocks():
             yield from block
@@ -57,6 +56,18 @@ class Log(ABC):
 
     @abstractmethod
     def _blocks(self, size: int) -> Iterator[Block]: ...
+
+    def _sound(
+        self, parts: dict[str, Part], checks: list[Check], told: Callable[[int, str, str], str]
+    ) -> tuple[dict[str, Part], NDArray[np.bool_]]:
+        """The columns without broken lines, and which lines are left; `told` says what is wrong with a line."""
+        kept = np.ones(len(parts["time"].values), np.bool_)
+        for line, expected, name in faults([*checks, *line_checks(parts)]):
+            self._broken(told(line, expected, name))
+            kept[line] = False
+        self.counts.lines += len(kept)
+        self.counts.events += int(kept.sum())
+        return {name: part.only(kept) for name, part in parts.items()}, kept
 
     def _broken(self, message: str) -> None:
         """Raise, or count the line and go on"""

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftls.errors import CorruptFileError, InputError, LogFormatError, SettingsError, missing_extra
-from driftls.logs.columns import COLUMNS, OPTIONAL, Check, Column, Ints, Part, faults, having, line_checks, shortened
+from driftls.logs.columns import COLUMNS, OPTIONAL, Ints, Part, as_starts, having, shortened
 from driftls.logs.events import Block
 from driftls.logs.log import Log
 from driftls.persistence import atomic
@@ -28,54 +29,40 @@ class ParquetLog(Log):
 
     format = "Parquet"
 
-    def __init__(self, paths: list[str], *, on_error: str = "raise", block: int = 32_768) -> None:
-        super().__init__(on_error=on_error, block=block)
+    def __init__(self, paths: list[str], **settings: Any) -> None:
+        super().__init__(**settings)
         self.paths = [file for path in paths for file in _files(path)]
-        self._described = [_describe(path) for path in self.paths]
+        self._lines = 0
+        for path in self.paths:
+            with _opened(path) as file:
+                self._lines += file.metadata.num_rows
 
     def _blocks(self, size: int) -> Iterator[Block]:
-        lines = sum(lines for lines, _ in self._described)
-        for path, (_, names) in zip(self.paths, self._described):
+        for path in self.paths:
             with _opened(path) as file:
+                names = [name for name in COLUMNS if name in file.schema_arrow.names]
                 batches, first = file.iter_batches(size, columns=names), 0
                 while True:
                     with _damage_named(f"{path}: what follows row {first}"):
                         batch = next(batches, None)
                     if batch is None:
                         break
-                    block = self._block(batch, path, first)
+                    parts = self._parts(batch, path, first)
                     first += len(batch)
-                    self.counts.lines += len(batch)
-                    self.counts.events += len(block)
-                    self.share = self.counts.lines / lines
-                    if len(block):
-                        yield block
+                    self.share = self.counts.lines / self._lines
+                    if len(parts["time"].values):
+                        yield Block.from_columns(parts)
 
-    @property
-    def user_dim(self) -> int:
-        """How many features visitors have, by the statistics that files keep of their columns."""
-        largest = -1
-        for path in self.paths:
-            with _opened(path) as file:
-                groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
-            columns = [group.column(place) for group in groups for place in range(group.num_columns)]
-            kept = [c.statistics for c in columns if c.path_in_schema.startswith("user_index.") and c.num_values]
-            if any(one is None or not one.has_min_max for one in kept):
-                return 0
-            largest = max([largest, *(int(one.max) for one in kept)])
-        return largest + 1
+    def _parts(self, batch: Any, path: str, first: int) -> dict[str, Part]:
+        """The columns of the sound lines of a batch, whose first row in the file is this one."""
+        found = {name: _part(batch[name], name, path) for name in batch.schema.names}
 
-    def _block(self, batch: Any, path: str, first: int) -> Block:
-        """The sound lines of a batch, whose first row in the file is this one."""
-        parts, checks = _parts(batch, path)
-        bad = np.zeros(len(batch), np.bool_)
-        for row, expected, name in faults(checks + line_checks(parts)):
+        def told(row: int, expected: str, name: str) -> str:
             got = shortened(batch[name][row].as_py())
-            self._broken(f"{path}: row {first + row}: expected {expected}, got {name} = {got}.")
-            bad[row] = True
-        if bad.any():
-            parts, _ = _parts(batch.filter(_arrow().array(~bad)), path)
-        return Block.from_columns(parts)
+            return f"{path}: row {first + row}: expected {expected}, got {name} = {got}."
+
+        nulls = [(wrong, "no null", name) for name, (_, wrong) in found.items()]
+        return self._sound({name: part for name, (part, _) in found.items()}, nulls, told)[0]
 
 
 def is_parquet(path: str) -> bool:
@@ -114,67 +101,51 @@ def _damage_named(where: str) -> Iterator[None]:
 
 
 def _opened(path: str) -> Any:
+    """A file that has our columns; of which types is seen when they are read."""
     _arrow()
     from pyarrow.parquet import ParquetFile
 
     if not is_parquet(path):
         raise LogFormatError(f"{path}: expected a Parquet file, as the others are.")
     with _damage_named(f"{path}: the footer"):
-        return ParquetFile(path, page_checksum_verification=True)
-
-
-def _describe(path: str) -> tuple[int, list[str]]:
-    """Lines, and the names of our columns, after a look at their types."""
-    with _opened(path) as file, _damage_named(f"{path}: the footer"):
-        schema, lines = file.schema_arrow, file.metadata.num_rows
-        names = schema.names  # decodes them
+        file = ParquetFile(path, page_checksum_verification=True)
+        names = file.schema_arrow.names  # decodes them
     for name, column in COLUMNS.items():
-        if name in names:
-            if not _is(column, schema.field(name).type):
-                raise LogFormatError(f"{path}: expected `{name}` to be {column}, got {schema.field(name).type}.")
-        elif name not in (*OPTIONAL, "user_value"):
+        if name not in (*OPTIONAL, "user_value", *names):
             raise LogFormatError(f"{path}: expected a column `{name}` of {column}, got {', '.join(names)}.")
-    return lines, [name for name in COLUMNS if name in names]
+    return file
 
 
-def _is(column: Column, kind: Any) -> bool:
-    from pyarrow import types
+def _part(array: Any, name: str, path: str) -> tuple[Part, NDArray[np.bool_]]:
+    """A column, with 0 or nothing in place of nulls; and the lines that are null or hold one."""
+    from pyarrow import compute, types
 
-    for _ in range(column.depth):
-        if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
-            return False
-        kind = kind.value_type
-    return types.is_integer(kind) or (types.is_floating(kind) and column.dtype == "double")
-
-
-def _parts(batch: Any, path: str) -> tuple[dict[str, Part], list[Check]]:
-    """The columns of a batch, with 0 or nothing in place of nulls; and the lines that are null or hold one."""
-    from pyarrow import compute
-
-    parts, checks = {}, list[Check]()
-    for name, array in zip(batch.schema.names, batch.columns):
-        kind, lengths, nulls = COLUMNS[name], list[Ints](), [np.array(array.is_null())]
+    kind, given = COLUMNS[name], array.type
+    lengths, nulls = list[Ints](), [np.array(array.is_null())]
+    try:
         for _ in range(kind.depth):
-            length = compute.fill_null(compute.list_value_length(array), 0)
-            lengths.append(np.where(nulls[-1], 0, np.array(length, np.int64)))
+            length = np.array(compute.fill_null(compute.list_value_length(array), 0), np.int64)
+            lengths.append(np.where(nulls[-1], 0, length))
             array = compute.list_flatten(array)
             nulls.append(np.array(array.is_null()))
-        try:
-            values = compute.fill_null(array.cast(kind.dtype), 0)
-        except _arrow().ArrowInvalid as error:
-            raise LogFormatError(f"{path}: `{name}` does not fit {kind.dtype}: {error}.") from None
-        wrong = nulls.pop()
-        for length in reversed(lengths):
-            wrong = nulls.pop() | having(wrong, length)
-        checks.append((wrong, "no null", name))
-        parts[name] = Part(np.array(values), lengths)  # a copy: a block owns its arrays
-    return parts, checks
+        if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_null(array.type)):
+            raise _arrow().ArrowInvalid("no numbers")
+        values = np.array(compute.fill_null(array.cast(kind.dtype), 0))  # a copy: a block owns its arrays
+    except (_arrow().ArrowException, NotImplementedError) as error:
+        told = f"expected `{name}` to be {kind} that fit {kind.dtype}, got {given}"
+        raise LogFormatError(f"{path}: {told} ({error}).") from None
+    wrong = nulls.pop()
+    for length in reversed(lengths):
+        wrong = nulls.pop() | having(wrong, length)
+    return Part(values, lengths), wrong
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> None:
+def write_parquet(
+    log: Any, path: str | os.PathLike[str], *, progress: Callable[[int], None] = lambda lines: None
+) -> None:
     """Write a log as Parquet: one file if the name ends in .parquet, else a new folder with one file a day (UTC).
 
     `log` is a log, a synthetic day, or an iterable of blocks (of events: ``read(events)``); `progress` is told the
@@ -217,8 +188,7 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
                 own = table.filter(pa.array(day == number)) if by_day else table
                 writers[name].write_table(own, row_group_size=ROW_GROUP)
             lines += len(block)
-            if progress is not None:
-                progress(lines)
+            progress(lines)
         if not writers:
             raise InputError("the log has no events: there is nothing to write.")
 
@@ -226,24 +196,9 @@ def write_parquet(log: Any, path: str | os.PathLike[str], *, progress: Callable[
 def _table(block: Block) -> Any:
     if block.visitor is not None:
         raise InputError("visitors of a table are dicts, which this format has no room for. Keep the table.")
-    pa, arms, places = _arrow(), block.truth_start, block.candidates
-
-    def lists(starts: Ints, values: Any) -> Any:
-        return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), pa.array(values))
-
-    columns = {
-        "time": pa.array(block.time),
-        "arms": lists(arms, block.pool_ids[places]),
-        "shown": pa.array(block.shown),
-        "reward": pa.array(block.reward),
-        "user_index": lists(block.user_start, block.user_index),
-        "user_value": lists(block.user_start, block.user_value),
-    }
-    if block.propensity is not None:
-        columns["propensity"] = pa.array(block.propensity)
-    if block.arm_features is not None:
-        rows, width = block.arm_features[places], block.arm_features.shape[1]
-        columns["arm_features"] = lists(arms, lists(width * np.arange(len(rows) + 1), rows.ravel()))
-    if block.truth is not None:
-        columns["truth"] = lists(arms, block.truth)
+    pa, columns = _arrow(), {}
+    for name, (values, lengths) in block.parts().items():
+        columns[name] = pa.array(values)
+        for length in reversed(lengths):
+            columns[name] = pa.ListArray.from_arrays(pa.array(as_starts(length), pa.int32()), columns[name])
     return pa.table(columns)

@@ -1,7 +1,7 @@
 """The byte parser of Yahoo's logs: lines into columns.
 
 Each complete line ends with a newline that no step but the last accepts, so a step that looks at one byte at a time
-cannot leave the line. Candidates' text is compared with that of the line before, and parsed only where it differs. Values are
+cannot leave the line. Candidates' text is compared with that of the line before; where it differs, Python reads it. Values are
 in millionths: a kernel need not divide exactly.
 """
 
@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from driftls.compiling.parts import bytes_at, entry, indices, inner, integers, reals, record, record_at
 
-# A Yahoo log on its way to the columns of a block: the bytes, the candidates' text of the line before (of `length`
-# bytes) and those of its candidates that have too few features (`lost` of them), with how much room there is; then events
-# and pools in the block, the time of the last line, and, since the start, lines read, lines and candidates dropped.
+# A Yahoo log on its way to the columns of a block: the bytes; the candidates' text of the line before (of `length` bytes) and
+# their ids, first those that are `complete`, then those with too few features (`known` in all); then events and pools in the
+# block, the time of the last line, and, since the start, lines read, lines and candidates dropped.
 LINES = record(
     """
-    address kind letters bit_number text dropped
-    time pool shown reward pool_start pool_ids user_start user_index user_value arm_features
-    block users ids most_pools most_text
-    events pools length lost last lines dropped_lines dropped_candidates
+    address kind letters text ids
+    time pool shown reward user_start user_index user_value
+    block events pools length complete known last lines dropped_lines dropped_candidates
     at where
     """
 )
@@ -30,19 +27,15 @@ lines_at = record_at(LINES, "log")
 R6A, R6B = 0, 1
 MOST = 136  # features of a user
 SIX_FEATURES = 6  # of R6A's users and articles
-BITS = 46  # of a set of features; three sets hold 136
-BIT_NUMBER = np.zeros(67, np.int32)  # k at 2^k mod 67: the powers of two differ modulo 67
-BIT_NUMBER[[2**k % 67 for k in range(BITS)]] = np.arange(BITS)
 MILLION = 10**6
 LARGEST = 10**15  # of times and ids: far from the end of an int64
 NEWLINE, BLANK, POINT, ZERO, NINE, COLON, BAR = 10, 32, 46, 48, 57, 58, 124
 ID = (105, 100, 45)  # id-
 BEFORE_USER = (32, 124, 117, 115, 101, 114)  # |user
 
-# Why the parser stopped: at the end, at a full block, for lack of room, or because a line is broken.
-DONE, FULL, GROW = 0, 1, 2
-TIME, BACKWARDS, ONE_BLANK, ARTICLE, REWARD, USER, FEATURE, CONSTANT, REPEATED = range(3, 12)
-SIX, CANDIDATE, ORDER, TWICE, AMONG = range(12, 17)
+# Why the parser stopped: at the end, at a full block, at candidates that it does not know, or because a line is broken.
+DONE, FULL, NEW = 0, 1, 2
+TIME, BACKWARDS, ONE_BLANK, ARTICLE, REWARD, USER, FEATURE, CONSTANT, REPEATED, SIX, AMONG = range(3, 14)
 EXPECTED = {
     TIME: "a time in whole seconds",
     BACKWARDS: "a time not before that of the line before",
@@ -54,9 +47,6 @@ EXPECTED = {
     CONSTANT: "the constant, feature 1, first",
     REPEATED: "a feature id that is not in the line already",
     SIX: "the features 2 3 4 5 6 1, each as <id>:<value from 0 to 1, six decimals>",
-    CANDIDATE: "a candidate",
-    ORDER: "a candidate id above the one before it",
-    TWICE: "a candidate id that is not in the line already",
     AMONG: "the article shown to be among the candidates",
 }
 
@@ -105,59 +95,41 @@ def article(kind: int, buf: Any, at: int) -> tuple[int, int]:
 
 
 @inner
-def six_features(buf: Any, at: int, out: Any) -> tuple[int, int, int]:
-    """The features 2 3 4 5 6 1, some of which may be missing, in millionths: status, how many, where they end"""
-    have = 0
-    last = 1
-    while buf[at] == BLANK and ZERO <= buf[at + 1] <= NINE:
-        name, end = number(buf, at + 1, 6)
-        value, after = -1, at
-        if name > 0 and buf[end] == COLON:
-            value, after = millionths(buf, end + 1)
-        rank = 7 if name == 1 else name
-        if value < 0 or rank <= last or (name == 1 and value != MILLION):
-            return SIX, have, at + 1
-        out[name - 1] = value
-        have += 1
-        last = rank
-        at = after
-    return DONE, have, at
+def user_r6a(log: Any, buf: Any, at: int, used: int) -> tuple[int, int, int]:
+    """A user's features 2 3 4 5 6 1 in millionths, stored as 1 to 6: status, where they end, in buf and in index"""
+    for k in range(SIX_FEATURES):
+        place, value, end = (k + 1) % SIX_FEATURES, -1, at
+        if buf[at] == BLANK and buf[at + 1] == ZERO + place + 1 and buf[at + 2] == COLON:
+            value, end = millionths(buf, at + 3)
+        if value < 0 or (place == 0 and value != MILLION):
+            return SIX, at, used
+        indices(log.user_index)[used + k] = k
+        reals(log.user_value)[used + place] = value
+        at = end
+    return DONE, at, used + SIX_FEATURES
 
 
 @inner
 def user_r6b(log: Any, buf: Any, at: int, used: int) -> tuple[int, int, int]:
     """The ids of a user's features, stored from 0 in ascending order: status, where they end, in buf and in index"""
-    # Sets of bits find repeats and sort at once, in half the time of an insertion sort.
-    index, bit_number, low, middle, high = indices(log.user_index), indices(log.bit_number), 0, 0, 0
+    index, first = indices(log.user_index), used
     while buf[at] == BLANK and buf[at + 1] != BAR:
         name, end = number(buf, at + 1, MOST)
         if name < 1:
             return FEATURE, at + 1, used
-        if low == 0 and name != 1:
+        if used == first and name != 1:
             return CONSTANT, at + 1, used
-        j = name - 1
-        if j < BITS:
-            seen = (low >> j) & 1
-            low |= 1 << j
-        elif j < 2 * BITS:
-            seen = (middle >> (j - BITS)) & 1
-            middle |= 1 << (j - BITS)
-        else:
-            seen = (high >> (j - 2 * BITS)) & 1
-            high |= 1 << (j - 2 * BITS)
-        if seen != 0:
+        place = used
+        while place > first and index[place - 1] > name - 1:  # an insertion sort: there are few
+            index[place] = index[place - 1]
+            place -= 1
+        if place > first and index[place - 1] == name - 1:
             return REPEATED, at + 1, used
+        index[place] = name - 1
+        used += 1
         at = end
-    if low == 0:
+    if used == first:
         return CONSTANT, at, used
-    base = 0
-    for bits in (low, middle, high):
-        while bits != 0:
-            rest = bits & (bits - 1)
-            index[used] = base + bit_number[(bits ^ rest) % 67]
-            used += 1
-            bits = rest
-        base += BITS
     return DONE, at, used
 
 
@@ -184,45 +156,6 @@ def same_text(buf: Any, at: int, end: int, text: Any, length: int) -> bool:
 
 
 @inner
-def candidates(log: Any, buf: Any, at: int, used: int) -> tuple[int, int, int, int]:
-    """All candidates of a line: status, where they end in buf, in pool_ids and in dropped"""
-    pool_ids, dropped = integers(log.pool_ids), integers(log.dropped)
-    first, lost, last = used, 0, -1
-    while buf[at] != NEWLINE:
-        if buf[at] != BLANK:
-            return ONE_BLANK, at, used, lost
-        if buf[at + 1] != BAR:
-            return CANDIDATE, at + 1, used, lost
-        name, end = article(log.kind, buf, at + 2)
-        if name < 0:
-            return ARTICLE, at + 2, used, lost
-        if used == log.ids or lost == log.ids:
-            return GROW, at, used, lost
-        complete = True
-        if log.kind == R6B:
-            if name <= last:
-                return ORDER, at + 2, used, lost
-            last = name
-        else:
-            if find(integers(log.pool_ids + 8 * first), used - first, name)[0] or find(dropped, lost, name)[0]:
-                return TWICE, at + 2, used, lost
-            status, have, end = six_features(buf, end, reals(log.arm_features + 8 * SIX_FEATURES * used))
-            if status != DONE:
-                return status, end, used, lost
-            complete = have == SIX_FEATURES
-        if complete:
-            pool_ids[used] = name
-            used += 1
-        else:
-            dropped[lost] = name
-            lost += 1
-        at = end
-    if used == first and lost == 0:
-        return CANDIDATE, at, used, lost
-    return DONE, at, used, lost
-
-
-@inner
 def stopped(log: Any, status: int, at: int, where: int) -> int:
     """The parser stops at the line that begins at `at`, in it at `where`"""
     log.at, log.where = at, where
@@ -232,12 +165,10 @@ def stopped(log: Any, status: int, at: int, where: int) -> int:
 @inner
 def line(log: Any, buf: Any, at: int, end: int) -> int:
     """The line at `at`, which becomes an event of the block; why it is not one, or where the next begins, in log.at"""
-    user_start, pool_start, i = integers(log.user_start), integers(log.pool_start), log.events
+    user_start, i = integers(log.user_start), log.events
     used = user_start[i]
     if i == log.block:
         return stopped(log, FULL, at, at)
-    if used + MOST >= log.users or log.pools + 2 > log.most_pools:
-        return stopped(log, GROW, at, at)
     time, p = number(buf, at, LARGEST)
     if time < 0:
         return stopped(log, TIME, at, at)
@@ -262,42 +193,23 @@ def line(log: Any, buf: Any, at: int, end: int) -> int:
     if log.kind == R6B:
         status, p, user_end = user_r6b(log, buf, p, used)
     else:
-        status, have, p = six_features(buf, p, reals(log.user_value + 8 * used))
-        if status == DONE and have < SIX_FEATURES:
-            status = SIX
-        user_end = used + SIX_FEATURES
-        for k in range(SIX_FEATURES):
-            indices(log.user_index)[used + k] = k
+        status, p, user_end = user_r6a(log, buf, p, used)
     if status != DONE:
         return stopped(log, status, at, p)
 
-    text = bytes_at(log.text)
-    if not same_text(buf, p, end, text, log.length):
-        status, text_end, ids_end, lost = candidates(log, buf, p, pool_start[log.pools])
-        if status == DONE and text_end - p > log.most_text:
-            status = GROW
-        if status != DONE:
-            log.length = 0  # the candidates that were dropped may be this line's by now
-            return stopped(log, status, at, text_end)
-        log.length = text_end - p
-        for k in range(log.length):
-            text[k] = buf[p + k]
-        log.lost = lost
-        log.pools += 1
-        pool_start[log.pools] = ids_end
-    pool = log.pools - 1
-    first = pool_start[pool]
-    found, place = find(integers(log.pool_ids + 8 * first), pool_start[pool + 1] - first, shown)
-    if found:
-        integers(log.time)[i], indices(log.pool)[i], indices(log.shown)[i] = time, pool, place
+    if not same_text(buf, p, end, bytes_at(log.text), log.length):
+        return stopped(log, NEW, at, p)
+    found, place = find(integers(log.ids), log.known, shown)
+    if not found:
+        return stopped(log, AMONG, at, shown_at)
+    if place < log.complete:
+        integers(log.time)[i], indices(log.pool)[i], indices(log.shown)[i] = time, log.pools - 1, place
         reals(log.reward)[i] = reward
         user_start[i + 1] = user_end
         log.events += 1
-    elif find(integers(log.dropped), log.lost, shown)[0]:
-        log.dropped_lines += 1
     else:
-        return stopped(log, AMONG, at, shown_at)
-    log.dropped_candidates += log.lost
+        log.dropped_lines += 1
+    log.dropped_candidates += log.known - log.complete
     log.last = time
     log.lines += 1
     return stopped(log, DONE, p + log.length + 1, p)

@@ -7,13 +7,14 @@ import gzip
 import os
 import zlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from driftls.errors import InputError, LogFormatError, MissingFileError, missing_extra
-from driftls.logs.columns import Check, Part, as_objects, faults, line_checks, shortened
+from driftls.logs.columns import Check, Part, as_objects, shortened
 from driftls.logs.events import Block
 from driftls.logs.log import Log
 
@@ -23,7 +24,10 @@ __all__ = ["TableLog", "read_table"]
 
 
 class TableLog(Log):
-    """The decisions of a table, or of a list of dicts, one a row.
+    """The decisions of a table, or of a list of dicts, one a row; made by `driftls.logs.read_table`.
+
+    Its visitors are dicts, as `policy.choose(user, ids=...)` takes them: replay it with policies that have
+    `features=Features(...)`.
 
     Parameters
     ----------
@@ -39,8 +43,19 @@ class TableLog(Log):
         Of an id, the item's columns: ``{"a": {"colour": "red"}}``, for one model that items share.
     visitor : list of str, optional
         The visitor's columns; by default all others.
-    on_error, block
-        As for `read`.
+    **settings
+        `on_error` and `block`, as for `read`.
+
+    Examples
+    --------
+    >>> from driftls import DisjointLinUCB, Features
+    >>> from driftls.log_replay import replay
+    >>> rows = [{"city": "Oslo", "offer": "a", "click": 1}, {"city": "Rome", "offer": "b", "click": 0}] * 50
+    >>> log = read_table(rows, shown="offer", reward="click")
+    >>> policy = DisjointLinUCB(features=Features(), seed=0)
+    >>> run = replay(policy, log)
+    >>> policy.choose({"city": "Oslo"}, ids=["a", "b"])
+    0
     """
 
     format = "table"
@@ -55,43 +70,43 @@ class TableLog(Log):
         arms: str | Sequence[Hashable] | None = None,
         items: Mapping[Any, Mapping[str, Any]] | None = None,
         visitor: Sequence[str] | None = None,
-        on_error: str = "raise",
-        block: int = 32_768,
+        **settings: Any,
     ) -> None:
-        super().__init__(on_error=on_error, block=block)
+        super().__init__(**settings)
         self._malformed = list[str]()  # lines of a file that are no rows
-        self.path, self._table = _opened(source, self._malformed)
-        if on_error == "raise" and self._malformed:
+        is_path = isinstance(source, str | os.PathLike)
+        self.path = os.fspath(source) if is_path else ""
+        self._table = _file(self.path, self._malformed) if is_path else _table(source)
+        if self.on_error == "raise" and self._malformed:
             self._broken(self._malformed[0])
         self._own: dict[str, Any] = {"shown": shown, "reward": reward}
         self._own |= {"propensity": propensity} if propensity is not None else {}
         self._own |= {"arms": arms} if isinstance(arms, str) else {}
         own, names, where = [*self._own.values()], _names(self._table), self.path or "the table"
-        listed = visitor is None or isinstance(visitor, list | tuple)
-        if not listed or not all(isinstance(name, str | int) for name in [*own, *(visitor or ())]):
-            raise InputError(f"expected names of columns, got {[*own, visitor]!r}. visitor= is a list of them.")
         if len(set(names)) < len(names):
             raise InputError(f"{where}: expected columns of different names, got {names!r}.")
-        if unknown := [name for name in [*own, *(visitor or ())] if name not in names]:
+        named = names if visitor is None else visitor if isinstance(visitor, list | tuple) else [visitor]
+        if unknown := [name for name in [*own, *named] if not isinstance(name, str | int) or name not in names]:
             told = f"expected columns {', '.join(map(repr, unknown))}, got {', '.join(map(repr, names))}"
             raise InputError(f"{where}: {told}. Say which column is which: shown=, reward=, ...")
         items = {} if items is None else items
         if not isinstance(items, Mapping) or not all(isinstance(item, Mapping) for item in items.values()):
             raise InputError(f"items: expected a dict of an item's columns for each id, got {items!r}.")
-        self.visitor = [name for name in (names if visitor is None else visitor) if name not in own]
+        self.visitor = [name for name in named if name not in own]
         self._items, self.items = items, list[dict[str, Any]]()
         self._number: dict[Hashable, int] = {}
-        self._pool = None if isinstance(arms, str) else self._all_of(arms)
+        self._pool: list[int] | None = None
+        if arms is None:  # a row with what is no id is broken
+            seen = (_plain(row.get(shown)) for row in chain.from_iterable(self._pieces(1 << 15)))
+            self._pool = self._numbers(list(dict.fromkeys(filter(_is_id, seen))))
+        elif not isinstance(arms, str):
+            self._pool = self._numbers(arms)
+            if not 0 < len(self._pool) == len(set(self._pool)):
+                raise InputError(f"arms: expected a column, or a list of ids, none of them twice, got {arms!r}.")
 
-    def _all_of(self, arms: Any) -> list[int]:
-        """The candidates of every row: these, or whatever was ever shown."""
-        if arms is None:
-            shown = map(_plain, _column(self._table, self._own["shown"]))
-            return self._numbers(list(dict.fromkeys(id for id in shown if _is_id(id))))  # a row with another is broken
-        pool = self._numbers(arms)
-        if not 0 < len(pool) == len(set(pool)):
-            raise InputError(f"arms: expected a column, or a list of ids, none of them twice, got {arms!r}.")
-        return pool
+    def _pieces(self, size: int) -> Iterator[list[dict[Any, Any]]]:
+        """The rows, as many as that at a time."""
+        return (_records(self._table[first : first + size]) for first in range(0, len(self._table), size))
 
     def _numbers(self, ids: Any) -> list[int]:
         """A number for each id of a list, else none; the number's item has the id as its "id"."""
@@ -106,88 +121,66 @@ class TableLog(Log):
         return [self._number[id] for id in ids]
 
     def _blocks(self, size: int) -> Iterator[Block]:
-        count = len(self._table)
         for told in self._malformed:
             self.counts.lines += 1
             self._broken(told)
-        for first in range(0, count, size):
-            rows = dict(enumerate(_records(self._table[first : first + size]), first))
-            self.counts.lines += len(rows)
-            parts, checks = self._parts(rows)
-            bad = [(first + i, expected, name) for i, expected, name in faults(checks + line_checks(parts))]
-            for number, expected, name in bad:
-                told = "one of the arms" if name == "shown" else expected
-                got = f"{self._own[name]!r} = {shortened(rows.pop(number).get(self._own[name]))}"
-                self._broken(f"{f'{self.path}, ' if self.path else ''}row {number}: expected {told}, got {got}.")
-            self.counts.events += len(rows)
-            self.share = (first + len(rows) + len(bad)) / count
-            if rows:
-                visitors = [{name: row.get(name) for name in self.visitor} for row in rows.values()]
-                sound = self._parts(rows)[0] if bad else parts
-                yield Block.from_columns(sound, visitor=as_objects(visitors), items=self.items)
+        first = 0
+        for rows in self._pieces(size):
+            parts, checks = self._parts(rows, first)
+            parts, kept = self._sound(parts, checks, partial(self._told, rows, first))
+            visitors = as_objects([{name: row.get(name) for name in self.visitor} for row in rows])[kept]
+            first += len(rows)
+            self.share = first / len(self._table)
+            if len(visitors):
+                yield Block.from_columns(parts, visitor=visitors, items=self.items)
 
-    def _parts(self, rows: Mapping[int, Mapping[Any, Any]]) -> tuple[dict[str, Part], list[Check]]:
-        """The columns of these rows by their numbers, which stand in for a time; and the rows without candidates."""
-        told = {what: [row.get(name) for row in rows.values()] for what, name in self._own.items()}
+    def _told(self, rows: list[dict[Any, Any]], first: int, row: int, expected: str, name: str) -> str:
+        place, got = f"{self.path}, " if self.path else "", shortened(rows[row].get(self._own[name]))
+        return f"{place}row {first + row}: expected {expected}, got {self._own[name]!r} = {got}."
+
+    def _parts(self, rows: list[dict[Any, Any]], first: int) -> tuple[dict[str, Part], list[Check]]:
+        """The columns of these rows, whose numbers stand in for a time; and the rows without what was shown."""
+        told = {what: [row.get(name) for row in rows] for what, name in self._own.items()}
         pools = [self._pool] * len(rows) if self._pool is not None else [self._numbers(ids) for ids in told["arms"]]
-        ids = map(_plain, told["shown"])
-        shown = [self._number.get(id, -1) if _is_id(id) else -1 for id in ids]
-        place = [pool.index(number) if number in pool else -1 for number, pool in zip(shown, pools)]
-        sizes, none = np.array(list(map(len, pools)), np.int64), np.zeros(len(rows), np.int64)
+        shown = [self._number.get(id, -1) if _is_id(id) else -1 for id in map(_plain, told["shown"])]
+        place = np.array([pool.index(id) if id in pool else -1 for id, pool in zip(shown, pools)], np.int32)
+        sizes = np.array(list(map(len, pools)), np.int64)
         parts = {
-            "time": Part(np.array(list(rows), np.int64), []),
+            "time": Part(np.arange(first, first + len(rows)), []),
             "arms": Part(np.fromiter(chain.from_iterable(pools), np.int64), [sizes]),
-            "shown": Part(np.array(place, np.int32), []),
-            "user_index": Part(np.empty(0, np.int32), [none]),
+            "shown": Part(place, []),
+            "user_index": Part(np.empty(0, np.int32), [np.zeros(len(rows), np.int64)]),
         }
         for name in ("reward", "propensity"):
             if name in told:
                 parts[name] = Part(np.array([_number(value) for value in told[name]], np.float64), [])
-        return parts, [(sizes == 0, "a list of ids", "arms")] if self._pool is None else []
+        missing: list[Check] = [(sizes == 0, "a list of ids", "arms")] if self._pool is None else []
+        return parts, [*missing, (place < 0, "one of the arms", "shown")]
 
 
-def read_table(source: Any, **columns: Any) -> TableLog:
-    """Read a log of one's own: a table, or a list of dicts, with a row for each decision.
-
-    Its visitors are dicts, as `policy.choose(user, ids=...)` takes them: replay it with policies that have
-    `features=Features(...)`. Settings are those of `TableLog`.
-
-    Examples
-    --------
-    >>> from driftls import DisjointLinUCB, Features
-    >>> from driftls.log_replay import replay
-    >>> rows = [{"city": "Oslo", "offer": "a", "click": 1}, {"city": "Rome", "offer": "b", "click": 0}] * 50
-    >>> log = read_table(rows, shown="offer", reward="click")
-    >>> policy = DisjointLinUCB(features=Features(), seed=0)
-    >>> run = replay(policy, log)
-    >>> policy.choose({"city": "Oslo"}, ids=["a", "b"])
-    0
-    """
-    return TableLog(source, **columns)
+read_table = TableLog
+"""Read a log of one's own: `TableLog`, by a name beside `read`."""
 
 
 # -- tables of any kind ------------------------------------------------------------------------------------------------
 
 
-def _opened(source: Any, malformed: list[str]) -> tuple[str, Any]:
-    """Where a table comes from, and the table: a list of dicts, or one with columns."""
-    if isinstance(source, str | os.PathLike):
-        path = os.fspath(source)
-        if not os.path.isfile(path):
-            raise MissingFileError(f"{path}: expected a table, got no such file. Check the path.")
-        return path, _file(path, malformed)
+def _table(source: Any) -> Any:
+    """A list of dicts, or a table with columns."""
     if hasattr(source, "columns") or hasattr(source, "column_names"):
-        return "", source.collect() if hasattr(source, "collect") else source  # a lazy one of polars
+        return source.collect() if hasattr(source, "collect") else source  # a lazy one of polars
     rows = list(source) if hasattr(source, "__iter__") else [source]
     for row in rows:
         if not isinstance(row, Mapping):
             raise InputError(f"expected a table, or a list of dicts, got {type(row).__name__}. See docs/logs.md.")
-    return "", rows
+    return rows
 
 
 def _file(path: str, malformed: list[str]) -> Any:
     """The rows of a file; what is wrong with lines that are none is appended, by their numbers."""
     name = path.removesuffix(".gz")
+    if not os.path.isfile(path):
+        raise MissingFileError(f"{path}: expected a table, got no such file. Check the path.")
     with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
         try:
             if name.endswith((".json", ".jsonl", ".ndjson")):
@@ -211,9 +204,8 @@ def _file(path: str, malformed: list[str]) -> Any:
                 malformed.append(f"{path}:{row.number}: {told}: {shortened(row.text)}.")
                 return "skip"
 
-            codecs.getincrementaldecoder("utf-8")().decode(
-                file.read(1 << 16)
-            )  # pyarrow cannot tell us of what is no text
+            # pyarrow cannot tell us of what is no text
+            codecs.getincrementaldecoder("utf-8")().decode(file.read(1 << 16))
             file.seek(0)
             options = csv.ReadOptions(use_threads=False)  # with which it counts lines
             return csv.read_csv(file, options, csv.ParseOptions(invalid_row_handler=note))
@@ -226,13 +218,6 @@ def _names(table: Any) -> list[Any]:
     if isinstance(table, list):
         return list(dict.fromkeys(name for row in table for name in row))
     return list(getattr(table, "column_names", None) or table.columns)
-
-
-def _column(table: Any, name: str) -> list[Any]:
-    if isinstance(table, list):
-        return [row.get(name) for row in table]
-    column = table[name]
-    return list(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list())
 
 
 def _records(table: Any) -> list[dict[Any, Any]]:

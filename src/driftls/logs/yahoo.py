@@ -18,11 +18,11 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driftls.compiling.parts import Frame
 from driftls.errors import CorruptFileError, LogFormatError, TruncatedFileError
 from driftls.logs import parser as kernels
+from driftls.logs.columns import as_starts
 from driftls.logs.events import Block
 from driftls.logs.log import Log
 from driftls.logs.parser import LINES, R6A, R6B
@@ -40,7 +40,13 @@ __all__ = ["YahooLog"]
 NAME = ("R6A", "R6B")
 DIM = (kernels.SIX_FEATURES, kernels.MOST)
 CHUNK = 1 << 20  # bytes read at a time
-LINE_START = (re.compile(rb"\d+ \d+ [01] \|user "), re.compile(rb"\d+ id-\d+ [01] \|user "))
+WHOLE, VALUE = rb"(0|[1-9]\d{0,15})(?!\d)", rb"(0\.\d{6}|1\.000000)"
+ID = re.compile(WHOLE), re.compile(b"id-" + WHOLE)
+SIX = b"".join(b"(?: %d:%s)?" % (name, VALUE) for name in range(2, 7)) + rb"(?: 1:(1\.000000))?"
+FEATURES = re.compile(SIX), re.compile(b"")  # of an article; R6B has none
+CANDIDATE, TWICE = "a candidate", "a candidate id that is not in the line already"
+ORDER = "a candidate id above the one before it"
+LINE_START = re.compile(rb"^\d+ (id-)?\d+ [01] \|user ", re.MULTILINE)
 
 
 class _Filling:
@@ -48,49 +54,74 @@ class _Filling:
 
     def __init__(self, kind: int, size: int) -> None:
         self.kind, self.size = kind, size
-        self.frame = Frame(LINES)
-        self.frame.set(kind=kind, block=size, bit_number=kernels.BIT_NUMBER)
-        self.users, self.ids, self.pools, self.text = 16 * size + 2 * DIM[R6B], 4096, 64, 1 << 14
-        self._allocate()
+        self.frame, most = Frame(LINES), size * DIM[kind]
+        self.index, self.value = np.empty(most, np.int32), np.empty(most if kind == R6A else 0)
+        self.frame.set(kind=kind, block=size, user_index=self.index, user_value=self.value)
+        self._begin()
 
-    def _allocate(self) -> None:
+    def _begin(self) -> None:
         """New arrays, never the old ones: whoever got a block may keep it."""
-        size, users, ids = self.size, self.users, self.ids
-        own = self.kind == R6A  # only R6A has values, and features of articles
-        self.columns: dict[str, NDArray[Any]] = {
-            **{"time": np.empty(size, np.int64), "reward": np.empty(size)},
-            **{"pool": np.empty(size, np.int32), "shown": np.empty(size, np.int32)},
-            **{"pool_start": np.zeros(self.pools + 1, np.int64), "pool_ids": np.empty(ids, np.int64)},
-            **{"user_start": np.zeros(size + 1, np.int64), "user_index": np.empty(users, np.int32)},
-            **{"user_value": np.empty(users * own), "arm_features": np.empty((ids * own, DIM[R6A]))},
-            **{"text": np.empty(self.text, np.uint8), "dropped": np.empty(ids, np.int64)},
-        }
-        self.frame.set(**self.columns, users=users, ids=ids, most_pools=self.pools + 1, most_text=self.text)
+        types: Any = {"time": np.int64, "reward": np.float64, "pool": np.int32, "shown": np.int32}
+        self.columns: dict[str, Any] = {name: np.empty(self.size, dtype) for name, dtype in types.items()}
+        self.columns["user_start"] = np.zeros(self.size + 1, np.int64)
+        self.sizes, self.ids, self.features = list[int](), list[int](), list[Any]()  # of the pools and their candidates
+        self.frame.set(**self.columns, events=0, pools=0, length=0)
 
-    def grow(self) -> None:
-        """Twice the room for all that has no fixed length, keeping what is there."""
-        old = self.columns
-        self.users, self.ids, self.pools, self.text = 2 * self.users, 2 * self.ids, 2 * self.pools, 2 * self.text
-        self._allocate()
-        for name, array in old.items():
-            self.columns[name][: len(array)] = array
-
-    def parse(self, letters: NDArray[np.uint8], at: int, end: int) -> int:
+    def parse(self, letters: Any, at: int, end: int) -> int:
         """Take the lines of letters[at:end]; why it stopped, at frame["at"] and in that line at frame["where"]."""
-        self.frame["letters"] = letters
-        return int(kernels.parse(self.frame, at, end))
+        self.frame["letters"] = np.frombuffer(letters, np.uint8)
+        while (status := int(kernels.parse(self.frame, at, end))) == kernels.NEW:
+            at, where = self.frame["at"], self.frame["where"]
+            self.expected, place = self._meet(bytes(letters[where : letters.index(b"\n", where)]))
+            if self.expected:
+                self.frame["where"] = where + place
+                return status
+        self.expected = kernels.EXPECTED.get(status, "")  # of a line that is broken
+        return status
+
+    def _meet(self, text: bytes) -> tuple[str, int]:
+        """Take up a pool of candidates; or what was expected instead, and where in their text."""
+        at, ids, features, lost = 0, list[int](), list[Any](), list[int]()
+        met = set[int]()
+        while at < len(text):
+            if text[at : at + 1] != b" ":
+                return kernels.EXPECTED[kernels.ONE_BLANK], at
+            if text[at + 1 : at + 2] != b"|":
+                return kernels.EXPECTED[kernels.SIX] if text[at + 1 : at + 2].isdigit() else CANDIDATE, at + 1
+            found = ID[self.kind].match(text, at + 2)
+            number = -1 if found is None else int(found[1])
+            if found is None or number > kernels.LARGEST:
+                return kernels.EXPECTED[kernels.ARTICLE], at + 2
+            if number in met or (self.kind == R6B and ids and number < ids[-1]):
+                return (ORDER if self.kind == R6B else TWICE), at + 2
+            met.add(number)
+            own = FEATURES[self.kind].match(text, found.end())
+            at, values = own.end(), own.groups()  # type: ignore[union-attr]  # it matches nothing, too
+            if None in values:
+                lost.append(number)
+            else:
+                ids.append(number)
+                features.append([float(value) for value in (*values[5:], *values[:5])])  # the constant first
+        if not met:
+            return CANDIDATE, at
+        self.sizes.append(len(ids))
+        self.ids += ids
+        self.features += features
+        known = {"text": np.frombuffer(text, np.uint8), "ids": np.array([*ids, *lost], np.int64)}
+        self.frame.set(**known, length=len(text), complete=len(ids), known=len(met), pools=len(self.sizes))
+        return "", at
 
     def take(self) -> Block:
         """The block, trimmed; pools that only dropped lines had are left out. A new one begins."""
-        c, n, own = self.columns, self.frame["events"], self.kind == R6A
-        nnz, pool_start = int(c["user_start"][n]), c["pool_start"][: self.frame["pools"] + 1]
-        users = {"user_start": c["user_start"][: n + 1], "user_index": c["user_index"][:nnz]}
-        users["user_value"] = c["user_value"][:nnz] / kernels.MILLION if own else np.ones(nnz)
-        features = c["arm_features"][: pool_start[-1]] / kernels.MILLION if own else None
-        told = {name: c[name][:n] for name in ("time", "shown", "reward")}
-        block = Block.packed(c["pool"][:n], pool_start, c["pool_ids"], features, **told, **users)
-        self._allocate()
-        self.frame.set(events=0, pools=0, length=0, lost=0)
+        n, own = self.frame["events"], self.kind == R6A
+        columns = {name: column[:n] for name, column in self.columns.items()}
+        columns["user_start"] = start = self.columns["user_start"][: n + 1]
+        columns["user_index"] = self.index[: start[-1]].copy()
+        columns["user_value"] = self.value[: start[-1]] / kernels.MILLION if own else np.ones(start[-1])
+        features = np.array(self.features, np.float64).reshape(-1, DIM[R6A]) if own else None
+        sizes, ids = as_starts(self.sizes), np.array(self.ids, np.int64)
+        block = Block.packed(columns.pop("pool"), sizes, ids, features, **columns)
+        self._begin()
         return block
 
 
@@ -108,42 +139,37 @@ class YahooLog(Log):
         self.format = NAME[self._kind]
 
     def _blocks(self, size: int) -> Iterator[Block]:
-        filling, buffer = _Filling(self._kind, size), bytearray(CHUNK)
+        filling, letters = _Filling(self._kind, size), bytearray(CHUNK)
         sizes = np.array([os.path.getsize(path) for path in self.paths])
         for number, path in enumerate(self.paths):
             with _opened(path) as stream:
-                for block in self._read(path, stream, filling, buffer):
+                for block in self._read(path, stream, filling, letters):
                     self.share = (sizes[:number].sum() + getattr(stream, "fileobj", stream).tell()) / sizes.sum()
                     yield block
         if filling.frame["events"]:
             yield filling.take()
 
-    def _read(self, path: str, stream: Any, filling: _Filling, buffer: bytearray) -> Iterator[Block]:
-        frame = filling.frame
+    def _read(self, path: str, stream: Any, filling: _Filling, letters: bytearray) -> Iterator[Block]:
+        frame, left, came = filling.frame, 0, 1
         frame.set(last=-1, lines=0, dropped_lines=0, dropped_candidates=0)
-        view, left = np.frombuffer(buffer, np.uint8), 0
-        while True:
-            came = _fill(path, stream, memoryview(buffer)[left:], frame["lines"])
-            at, end = 0, buffer.rfind(b"\n", 0, left + came) + 1
+        while came:
+            came = _fill(path, stream, memoryview(letters)[left:], frame["lines"])
+            at, end = 0, letters.rfind(b"\n", 0, left + came) + 1
             while at < end:
                 before = frame["events"]
-                status = filling.parse(view, at, end)
+                status = filling.parse(letters, at, end)
                 at, where = frame["at"], frame["where"]
                 self.counts.events += frame["events"] - before
                 if status == kernels.FULL:
                     yield filling.take()
-                elif status == kernels.GROW:
-                    filling.grow()
                 elif status != kernels.DONE:
-                    line_end = buffer.find(b"\n", at)
-                    self._broken_line(path, frame, where - at, kernels.EXPECTED[status], bytes(buffer[where:line_end]))
+                    line_end = letters.find(b"\n", at)
+                    self._broken_line(path, frame, where - at, filling.expected, bytes(letters[where:line_end]))
                     at = line_end + 1
             left += came - end
-            buffer[:left] = buffer[end : end + left]
+            letters[:left] = letters[end : end + left]
             if left == CHUNK:
                 raise LogFormatError(f"{path}:{frame['lines'] + 1}:1: expected a newline within {CHUNK} bytes.")
-            if came == 0:
-                break
         if left:
             self._broken_line(path, frame, left, "a newline at the end of the last line", b"")
         self.counts.lines += frame["lines"]
@@ -183,14 +209,12 @@ def _kind(path: str) -> int:
     """R6A or R6B, by the first line that begins like one of either"""
     with _opened(path) as stream:
         head = bytearray(1 << 16)
-        lines = bytes(head[: _fill(path, stream, memoryview(head), 0)]).split(b"\n")
-    for line in lines:
-        for kind, start in enumerate(LINE_START):
-            if start.match(line):
-                return kind
-    first = _printable(lines[0][:40])
+        head = head[: _fill(path, stream, memoryview(head), 0)]
+    if found := LINE_START.search(head):
+        return R6B if found[1] else R6A
+    first = _printable(bytes(head.split(b"\n")[0][:40]))
     raise LogFormatError(
         f"{path}:1:1: expected a line of R6B (`<time> id-<article> <0|1> |user ...`) or of R6A "
-        f"(`<time> <article> <0|1> |user ...`), got {f'`{first}`' if lines != [b''] else 'an empty file'}. A log of your "
+        f"(`<time> <article> <0|1> |user ...`), got {f'`{first}`' if head else 'an empty file'}. A log of your "
         "own (CSV, JSON lines, a DataFrame) is read by `read_table`: see docs/logs.md."
     )

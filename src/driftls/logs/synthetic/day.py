@@ -15,7 +15,6 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from gzip import GzipFile
@@ -61,9 +60,30 @@ def _setting(default: Any, low: float, high: float) -> Any:
     return field(default=default, metadata={"limits": (low, high)})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SyntheticDay:
-    """Settings of a synthetic day, and the day itself; `synthetic_day` describes them."""
+    """A synthetic day of a news front page, made from a seed as it is read.
+
+    Parameters
+    ----------
+    lines, seed
+        Fewer lines make the same day thinner. For a piece of a day at full traffic set `span` as well.
+    strengths
+        Of log odds: interaction (0.8), the standard deviation, over visitors with a profile of like activity, of what
+        depends on who the visitor is (those without a profile like what is liked on average); fade (1.5), what an
+        article loses between its birth and its end; drift (0.1), the standard deviation of slow waves in all of them.
+        Of visitors: anonymous (0.3823), the share with nothing but the constant. Of articles: churn (43) new ones a
+        day; pool_min (26), pool_max (45). Of the day: ctr (0.037), the average click rate, around which a single day
+        lies by about 7%; span (86400) seconds.
+
+    Examples
+    --------
+    >>> from driftls.logs import synthetic_day  # iterate for events, or take blocks, or write it as a file
+    >>> day = synthetic_day(lines=1000, seed=7)
+    >>> block = next(day.blocks(truth=True))
+    >>> len(block), block.pool_start[1].item() == len(block[0].arms)
+    (1000, True)
+    """
 
     lines: int = _setting(1_850_000, 1, 2**40)
     seed: int = _setting(0, 0, 2**64)
@@ -120,7 +140,7 @@ class SyntheticDay:
         kinds = user_kinds(self.anonymous, RARE)
         rng = self._rng(1)
         for first in range(0, self.lines, size):
-            tape = rng.random((min(size, self.lines - first), ITEM + len(kinds.one)))
+            tape = rng.random((min(size, self.lines - first), ITEM + len(kinds.items)))
             yield self._block(kinds, tape, first, truth)
 
     def __iter__(self) -> Iterator[Event]:
@@ -136,12 +156,13 @@ class SyntheticDay:
         if os.fspath(path).endswith(".parquet"):
             write_parquet(self.blocks(ROW_GROUP, truth=True), path, progress=progress)
             return
-        with atomic(path) as part, open(part, "wb") as file, ExitStack() as stack:
-            out: Any = file
-            if os.fspath(path).endswith(".gz"):
-                # Level 3 takes a third of the default's time for a file that is a third larger.
-                out = stack.enter_context(GzipFile("", "wb", 3, file, mtime=0))
-            lines = 0
+        zipped, lines = os.fspath(path).endswith(".gz"), 0
+        with (
+            atomic(path) as part,
+            open(part, "wb") as file,
+            # Level 3 takes a third of the default's time for a file that is a third larger.
+            GzipFile("", "wb", 3, file, mtime=0) if zipped else file as out,
+        ):
             for block in self.blocks():
                 out.write(r6b_text(block))
                 lines += len(block)
@@ -238,7 +259,7 @@ def _average_rates(ctr: float, n: int, rng: np.random.Generator) -> Floats:
 def _solve(day: SyntheticDay, rate: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Weights of random direction and the asked-for strength, and the levels that keep every average in place."""
     kinds = user_kinds(0.0, 0.0)
-    start, index, small_band = draw_users(kinds, rng.random((REFERENCE, ITEM + len(kinds.one))))
+    start, index, small_band = draw_users(kinds, rng.random((REFERENCE, ITEM + len(kinds.items))))
     band = small_band.astype(np.int64)
     common = np.unique(index)[1:]  # the constant has no weight, nor have rare features, which this crowd lacks
     weight = np.zeros((len(rate), DIM))
@@ -285,27 +306,5 @@ def r6b_text(block: Block) -> bytes:
     )
 
 
-def synthetic_day(*, lines: int = 1_850_000, seed: int = 0, **strengths: Any) -> SyntheticDay:
-    """A synthetic day of a news front page, made from a seed as it is read.
-
-    Parameters
-    ----------
-    lines, seed
-        Fewer lines make the same day thinner. For a piece of a day at full traffic set `span` as well.
-    **strengths
-        Of log odds: interaction (0.8), the standard deviation, over visitors with a profile of like activity, of what
-        depends on who the visitor is (those without a profile like what is liked on average); fade (1.5), what an
-        article loses between its birth and its end; drift (0.1), the standard deviation of slow waves in all of them.
-        Of visitors: anonymous (0.3823), the share with nothing but the constant. Of articles: churn (43) new ones a
-        day; pool_min (26), pool_max (45). Of the day: ctr (0.037), the average click rate, around which a single day
-        lies by about 7%; span (86400) seconds.
-
-    Examples
-    --------
-    >>> from driftls.logs import synthetic_day  # iterate for events, or take blocks, or write it as a file
-    >>> day = synthetic_day(lines=1000, seed=7)
-    >>> block = next(day.blocks(truth=True))
-    >>> len(block), block.pool_start[1].item() == len(block[0].arms)
-    (1000, True)
-    """
-    return SyntheticDay(lines=lines, seed=seed, **strengths)
+synthetic_day = SyntheticDay
+"""Make a synthetic day: `SyntheticDay`, by a name that says what comes of it."""

@@ -28,9 +28,8 @@ class Users(NamedTuple):
     count_cdf: Floats  # of the number of common features besides the constant, 0 .. 27
     band: NDArray[np.int8]  # of click rates, by that number
     take: Floats  # (item, features still to come): probability that the item is taken
-    one: Ints  # an item's feature ...
-    other: Ints  # ... and its second, or -1
-    split: Floats  # share of `one` where the two exclude each other, else -1
+    items: list[tuple[int, ...]]  # their features' ids
+    split: float  # share of the first of the two that exclude each other
     rare_count_cdf: Floats
     rare_cdf: Floats
     rare: Ints
@@ -53,8 +52,8 @@ def user_kinds(anonymous: float, rare: float) -> Users:
     support = {int(i): p for i, p in figures["support_given_profile"].items()}
     items = [*PAIRS, EITHER, *((i,) for i in support if i not in sum(PAIRS, EITHER))]
     size = np.array([2 if item in PAIRS else 1 for item in items])
-    wanted = np.array([sum(support[i] for i in item) if item == EITHER else support[item[0]] for item in items])
-    split = [support[item[0]] / p if item == EITHER else -1.0 for item, p in zip(items, wanted)]
+    either = sum(support[i] for i in EITHER)
+    wanted = np.array([either if item == EITHER else support[item[0]] for item in items])
 
     common = {1, *support}
     rare_ids = np.array([i for i in range(1, DIM + 1) if i not in common])
@@ -66,9 +65,8 @@ def user_kinds(anonymous: float, rare: float) -> Users:
         count_cdf=_cdf(np.array([anonymous, *((1 - anonymous) * profile[1:])])),
         band=(np.searchsorted(edges, np.arange(len(profile)), side="right") - 1).astype(np.int8),
         take=_largest_entropy(profile, size, wanted),
-        one=np.array([item[0] - 1 for item in items]),
-        other=np.array([item[1] - 1 if len(item) == 2 else -1 for item in items]),
-        split=np.array(split),
+        items=items,
+        split=support[EITHER[0]] / either,
         rare_count_cdf=_cdf(poisson),
         rare_cdf=_cdf(rare_weight),
         rare=rare_ids - 1,
@@ -117,16 +115,13 @@ def draw_users(users: Users, tape: Floats) -> tuple[Ints, NDArray[np.int32], NDA
     has[:, 0] = True
     count = np.searchsorted(users.count_cdf, tape[:, COUNT], side="right")
     left = count.copy()
-    for item, (one, other, split) in enumerate(zip(users.one, users.other, users.split)):
-        u, chance = tape[:, ITEM + item], users.take[item, left]
+    for place, item in enumerate(users.items):
+        u, chance = tape[:, ITEM + place], users.take[place, left]
         taken = (left > 0) & (u < chance)
-        second = (
-            taken & (u >= split * chance) if split >= 0.0 else taken
-        )  # of two that exclude each other, or go together
-        has[:, one] |= taken & ~second if split >= 0.0 else taken
-        if other >= 0:
-            has[:, other] |= second
-        left -= taken if split >= 0.0 or other < 0 else 2 * taken
+        second = taken & (u >= users.split * chance) if item == EITHER else taken
+        has[:, item[0] - 1] |= taken & ~second if item == EITHER else taken
+        has[:, item[-1] - 1] |= second
+        left -= 2 * taken if item in PAIRS else taken
     extra = np.where(count > 0, np.searchsorted(users.rare_count_cdf, tape[:, RARE_COUNT], side="right"), 0)
     for k in range(extra.max(initial=0)):
         (rows,) = np.nonzero(extra > k)
