@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from driftls.errors import DriftlsError
 from driftls.log_replay import METRICS, replay
-from driftls.parallel import Cached, claim_folder, file_digest, key_of
+from driftls.parallel import cached_map, claim_folder, file_digest, key_of
 from driftls.run import Run
 from driftls.simulation import simulate
 from driftls.study.plan import LARGER_IS_BETTER, Bandit, Knobs, Plan, Problem, build, units
@@ -23,7 +23,6 @@ from driftls.study.results import Row, write
 
 __all__ = ["Task", "execute", "run_study"]
 
-Progress = Callable[[str, int, int], None]
 _WARMED: set[tuple[str, str]] = set()  # policies and problems that this process has met
 
 
@@ -121,7 +120,7 @@ def run_study(
     workers: int = -1,
     cluster: str | None = None,
     extend: bool = False,
-    progress: Progress | None = None,
+    progress: Callable[[str, int, int], None] = lambda stage, done, of: None,
 ) -> list[Row]:
     """Run what is missing of a study, write `results.parquet`, and return its rows.
 
@@ -151,7 +150,7 @@ def run_study(
     """
     metric, out = plan.metrics[0], claim_folder(out, _identity(plan), extend=extend)
     digests = {day: file_digest(day) for log in plan.logs for day in (*log.tune, *log.report)}
-    cached = Cached(out / "runs", load=Run.load, save=Run.save)
+    kept: dict[str, Any] = {"workers": workers, "cluster": cluster, "load": Run.load, "save": Run.save}
     found: dict[tuple[str, str, str], Row] = {}  # two policies may meet in one setting, and share its runs
 
     def finish(stage: str, label: str, tunings: list[_Tuning], rung: int | None = None) -> list[list[Row]]:
@@ -163,8 +162,7 @@ def run_study(
             given = ((knobs, day, seed) for knobs in tuning.left for day, seed in first)
             jobs.append([Task(**fixed, knobs=k, day=d, digest=digests.get(d, ""), seed=s) for k, d, s in given])
         todo = {task.key: task for of_tuning in jobs for task in of_tuning}
-        tell = None if progress is None else partial(progress, label)
-        runs = cached.map(execute, todo, workers=workers, cluster=cluster, progress=tell)
+        runs = cached_map(execute, todo, out / "runs", progress=partial(progress, label), **kept)
         rows = [
             [_row(task, runs[task.key], stage, tuning.label) for task in of_tuning]
             for tuning, of_tuning in zip(tunings, jobs)
