@@ -23,11 +23,12 @@ except ImportError:
 if TYPE_CHECKING:
     from driftls.features import FeatureMap
     from driftls.logs import Log
+    from driftls.report.model import Page
 
 __all__ = [
     "POLICIES", "R6B_FEATURES", "AsJson", "Cluster", "Dim", "FeatureKind", "Figures", "FirstSeed", "Kappa",
     "LogPaths", "OnError", "Propensity", "Reward", "Seed", "Shown", "Width", "Workers", "app", "counting",
-    "features_of", "opened", "policy_of", "print_result", "print_table", "telling", "typer", "whole",
+    "features_of", "opened", "policy_of", "print_boards", "print_result", "print_table", "telling", "typer", "whole",
 ]  # fmt: skip
 
 R6B_FEATURES = 136
@@ -131,6 +132,17 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *notes: str,
     console.print(table)
     for note in ("", *notes) if notes else ():
         console.print(note)
+
+
+def print_boards(page: Page) -> None:
+    """The leaderboards of a page of runs; columns without anything are left out."""
+    for section in page.sections:
+        rows = [row for row in zip(*section.items[0].cells()) if any(row[1:])]
+        head, *cells = zip(*rows)
+        found = [f"{finding.question}: {finding.text}" for finding in section.findings] or [section.title]
+        typer.echo(f"{found[0]}\n")
+        print_table(head, cells, words=1 + ("knobs" in head))
+        typer.echo()
 
 
 def print_result(as_json: bool, result: Any, *lines: str) -> None:

@@ -16,10 +16,11 @@ from msgspec import Struct
 from driftls.errors import DriftlsError
 from driftls.log_replay import METRICS, replay
 from driftls.parallel import cached_map, claim_folder, file_digest, key_of
+from driftls.report.runs import LARGER_IS_BETTER
 from driftls.run import Run
 from driftls.simulation import simulate
-from driftls.study.plan import LARGER_IS_BETTER, Bandit, Knobs, Plan, Problem, build, units
-from driftls.study.results import Row, write
+from driftls.study.plan import Bandit, Knobs, Plan, Problem, build, units
+from driftls.study.results import labelled, write
 
 __all__ = ["Task", "execute", "run_study"]
 
@@ -59,9 +60,9 @@ def _played(task: Task, rounds: int | None) -> Run:
     try:
         policy = build(task.policy, task.knobs, problem, task.seed)
         if isinstance(problem, Bandit):
-            tracking, rounds = "relative_tracking_error" in task.metrics, rounds or problem.rounds
-            bandit = problem.environment(task.seed)
-            return simulate(policy, bandit, rounds, name=task.policy, seed=task.seed, tracking=tracking)
+            tracking = "relative_tracking_error" in task.metrics and task.policy != "random"  # which follows no theta
+            told: dict[str, Any] = {"name": task.policy, "seed": task.seed, "tracking": tracking}
+            return simulate(policy, problem.environment(task.seed), rounds or problem.rounds, **told)
         asked = [name for name in METRICS if name in task.metrics or f"relative_{name}" in task.metrics]
         lines, policies = rounds or problem.lines, {task.policy: policy}
         runs = replay(policies, task.day, features=problem.made(), metrics=asked, limit=lines, seed=task.seed)
@@ -72,24 +73,6 @@ def _played(task: Task, rounds: int | None) -> Run:
     if runs[task.policy].partial:  # a replay ends early and in order at Ctrl-C, which is meant for the study
         raise KeyboardInterrupt
     return cast(Run, runs[task.policy])
-
-
-def _row(task: Task, run: Run, stage: str, label: str) -> Row:
-    """What a study keeps of a run; of its time, not that of reading and measuring."""
-    return Row(
-        stage=stage,
-        problem=task.problem.name,
-        policy=label,
-        knobs=task.knobs,
-        seed=task.seed,
-        day="/".join(Path(task.day).parts[-2:]),
-        key=task.key,
-        rounds=run.rounds,
-        points=run.points,
-        traces={metric: run.traces.get(metric, []) for metric in task.metrics},
-        microseconds=float("nan") if run.partial else run.microseconds,
-        error=run.settings.get("error", ""),
-    )
 
 
 def best(scores: Any, count: int, *, larger: bool) -> list[int]:
@@ -121,8 +104,8 @@ def run_study(
     cluster: str | None = None,
     extend: bool = False,
     progress: Callable[[str, int, int], None] = lambda stage, done, of: None,
-) -> list[Row]:
-    """Run what is missing of a study, write `results.parquet`, and return its rows.
+) -> list[Run]:
+    """Run what is missing of a study, write `results.parquet`, and return its runs.
 
     Parameters
     ----------
@@ -140,21 +123,21 @@ def run_study(
     >>> import tempfile
     >>> plan = Plan.parse('''
     ... metrics = ["regret"]
-    ... seeds = { report = [1, 2] }
+    ... seeds = { report = 2 }
     ... bandits = [{ name = "small", kind = "fixed-arms", dim = 3, arms = 4, rounds = 50 }]
     ... policies = [{ policy = "random" }]
     ... ''')
     >>> with tempfile.TemporaryDirectory() as out:
-    ...     [row.seed for row in run_study(plan, out, workers=1)]
-    [1, 2]
+    ...     [run.seed for run in run_study(plan, out, workers=1)]
+    [0, 1]
     """
     metric, out = plan.metrics[0], claim_folder(out, _identity(plan), extend=extend)
     digests = {day: file_digest(day) for log in plan.logs for day in (*log.tune, *log.report)}
     kept: dict[str, Any] = {"workers": workers, "cluster": cluster, "load": Run.load, "save": Run.save}
-    found: dict[tuple[str, str, str], Row] = {}  # two policies may meet in one setting, and share its runs
+    found: dict[tuple[str, str, str], Run] = {}  # two policies may meet in one setting, and share its runs
 
-    def finish(stage: str, label: str, tunings: list[_Tuning], rung: int | None = None) -> list[list[Row]]:
-        """The rows of all settings that are left on the first units of the stage, tuning by tuning."""
+    def finish(stage: str, label: str, tunings: list[_Tuning], rung: int | None = None) -> list[list[Run]]:
+        """The runs of all settings that are left on the first units of the stage, tuning by tuning."""
         jobs = []
         for tuning in tunings:
             first = units(tuning.problem, stage, plan.seeds)[: rung and tuning.rungs[rung - 1][1]]
@@ -162,19 +145,20 @@ def run_study(
             given = ((knobs, day, seed) for knobs in tuning.left for day, seed in first)
             jobs.append([Task(**fixed, knobs=k, day=d, digest=digests.get(d, ""), seed=s) for k, d, s in given])
         todo = {task.key: task for of_tuning in jobs for task in of_tuning}
-        runs = cached_map(execute, todo, out / "runs", progress=partial(progress, label), **kept)
-        rows = [
-            [_row(task, runs[task.key], stage, tuning.label) for task in of_tuning]
-            for tuning, of_tuning in zip(tunings, jobs)
-        ]
-        found.update({(row.policy, row.problem, row.key): row for of_tuning in rows for row in of_tuning})
-        return rows
+        done = cached_map(execute, todo, out / "runs", progress=partial(progress, label), **kept)
+        return [[tell(stage, tuning, task, done[task.key]) for task in own] for tuning, own in zip(tunings, jobs)]
+
+    def tell(stage: str, tuning: _Tuning, task: Task, run: Run) -> Run:
+        what = {"stage": stage, "knobs": task.knobs, "day": _day(task.day), "key": task.key}
+        told = labelled(run, tuning.label, tuning.problem.name, plan.metrics, **what)
+        return found.setdefault((told.policy, told.problem, task.key), told)
 
     tunings = _tunings(plan)
     for rung in range(1, 1 + max(len(tuning.rungs) for tuning in tunings)):
         here = [tuning for tuning in tunings if rung <= len(tuning.rungs)]
-        for tuning, rows in zip(here, finish("tune", f"tune {rung}", here, rung)):
-            means = np.array([row.values[metric] for row in rows]).reshape(len(tuning.left), -1).mean(axis=1)
+        for tuning, runs in zip(here, finish("tune", f"tune {rung}", here, rung)):
+            ends = [run.last(metric) if run.traces[metric] else np.nan for run in runs]
+            means = np.reshape(ends, (len(tuning.left), -1)).mean(axis=1)
             count = tuning.rungs[rung][0] if rung < len(tuning.rungs) else 1  # after the last, the best alone
             tuning.left = [tuning.left[place] for place in best(means, count, larger=LARGER_IS_BETTER[metric])]
     finish("report", "report", tunings)
@@ -186,16 +170,21 @@ def _identity(plan: Plan) -> dict[str, Any]:
     """What makes it another study; days by name, wherever they lie, and without the budget."""
     plain: dict[str, Any] = msgspec.to_builtins(plan)
     for log in plain["logs"]:
-        log |= {stage: ["/".join(Path(day).parts[-2:]) for day in log[stage]] for stage in ("tune", "report")}
+        log |= {stage: [_day(day) for day in log[stage]] for stage in ("tune", "report")}
     return {name: value for name, value in plain.items() if name != "budget"}
+
+
+def _day(path: str) -> str:
+    """A day by its name, wherever it lies."""
+    return "/".join(Path(path).parts[-2:])
 
 
 def _tunings(plan: Plan) -> list[_Tuning]:
     found = []
     for problem in plan.problems:
         many = len(units(problem, "tune", plan.seeds))
-        for number, (spec, label) in enumerate(zip(plan.policies, plan.labels)):
+        for number, spec in enumerate(plan.policies):
             settings = spec.settings(plan.search, number)
             steps = plan.search.rungs(len(settings), many) if len(settings) > 1 else []
-            found.append(_Tuning(label, spec.policy, problem, settings, steps))
+            found.append(_Tuning(spec.label, spec.policy, problem, settings, steps))
     return found
