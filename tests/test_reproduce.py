@@ -115,11 +115,10 @@ def test_baselines_are_exact_linucb(name):
         arms = rng.normal(size=(6, dim))
         inverse = np.linalg.inv(A)
         scores = arms @ inverse @ b + 0.5 * np.sqrt(np.einsum("kd,de,ke->k", arms, inverse, arms))
-        k = policy.choose(arms)
+        rewards = rng.normal(size=6)
+        [k] = policy.play(arms, rewards[None])
         assert k == np.argmax(scores)
-        reward = float(rng.normal())
-        policy.learn(arms[k], reward)
-        A, b = A + np.outer(arms[k], arms[k]), b + reward * arms[k]
+        A, b = A + np.outer(arms[k], arms[k]), b + rewards[k] * arms[k]
     np.testing.assert_allclose(policy.theta, np.linalg.solve(A, b), rtol=1e-10)
     np.testing.assert_allclose(policy.inverse, np.linalg.inv(A), rtol=1e-9, atol=1e-12)
 
