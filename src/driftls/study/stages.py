@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from driftls.errors import DriftlsError
+from driftls.errors import DriftlsError, missing_extra
 from driftls.log_replay import METRICS, replay
 from driftls.parallel import cached_map, claim_folder, file_digest, key_of
+from driftls.persistence import atomic
 from driftls.report.runs import LARGER_IS_BETTER
 from driftls.run import Run
 from driftls.simulation import simulate
-from driftls.study.plan import Bandit, Knobs, Plan, Problem, build, units
-from driftls.study.results import labelled, write
+from driftls.study.plan import Bandit, Knobs, Plan, PolicySpec, Problem, build, units
 
 __all__ = ["Task", "execute", "run_study"]
 
@@ -37,6 +39,8 @@ class Task(Struct, frozen=True, kw_only=True):
     metrics: list[str]
     day: str = ""
     digest: str = ""
+    stage: str = ""
+    label: str = ""
 
     @property
     def key(self) -> str:
@@ -45,6 +49,13 @@ class Task(Struct, frozen=True, kw_only=True):
         problem = {name: value for name, value in problem.items() if name not in ("name", "tune", "report")}
         measured = sorted(set(self.metrics) & {"regret", "relative_tracking_error"})  # which have to be asked for
         return key_of(problem, self.policy, self.knobs, self.seed, measured, self.digest)
+
+    def told(self, run: Run) -> Run:
+        """The run under the names of its study, with the study's metrics; settings say what it was for."""
+        what = {"stage": self.stage, "knobs": self.knobs, "day": _day(self.day), "key": self.key}
+        traces = {metric: run.traces.get(metric, []) for metric in self.metrics}
+        named = {"policy": self.label, "problem": self.problem.name, "traces": traces}
+        return replace(run, **named, settings={**run.settings, **what})
 
 
 def execute(task: Task) -> Run:
@@ -85,17 +96,6 @@ def best(scores: Any, count: int, *, larger: bool) -> list[int]:
     return sorted(np.argsort(worth, kind="stable")[:count].tolist())  # a NaN sorts last
 
 
-@dataclass
-class _Tuning:
-    """The settings of one policy on one problem that are left; `rungs` has how many meet how many units."""
-
-    label: str
-    policy: str
-    problem: Problem
-    left: list[Knobs]
-    rungs: list[tuple[int, int]]
-
-
 def run_study(
     plan: Plan,
     out: str | os.PathLike[str],
@@ -131,37 +131,39 @@ def run_study(
     ...     [run.seed for run in run_study(plan, out, workers=1)]
     [0, 1]
     """
-    metric, out = plan.metrics[0], claim_folder(out, _identity(plan), extend=extend)
+    out = claim_folder(out, _identity(plan), extend=extend)
     digests = {day: file_digest(day) for log in plan.logs for day in (*log.tune, *log.report)}
     kept: dict[str, Any] = {"workers": workers, "cluster": cluster, "load": Run.load, "save": Run.save}
     found: dict[tuple[str, str, str], Run] = {}  # two policies may meet in one setting, and share its runs
 
-    def finish(stage: str, label: str, tunings: list[_Tuning], rung: int | None = None) -> list[list[Run]]:
-        """The runs of all settings that are left on the first units of the stage, tuning by tuning."""
-        jobs = []
-        for tuning in tunings:
-            first = units(tuning.problem, stage, plan.seeds)[: rung and tuning.rungs[rung - 1][1]]
-            fixed: dict[str, Any] = {"problem": tuning.problem, "policy": tuning.policy, "metrics": list(plan.metrics)}
-            given = ((knobs, day, seed) for knobs in tuning.left for day, seed in first)
-            jobs.append([Task(**fixed, knobs=k, day=d, digest=digests.get(d, ""), seed=s) for k, d, s in given])
-        todo = {task.key: task for of_tuning in jobs for task in of_tuning}
-        done = cached_map(execute, todo, out / "runs", progress=partial(progress, label), **kept)
-        return [[tell(stage, tuning, task, done[task.key]) for task in own] for tuning, own in zip(tunings, jobs)]
+    def tasks(stage: str, problem: Problem, spec: PolicySpec, left: list[Knobs], many: int | None = None) -> list[Task]:
+        """All settings that are left on the first units of a stage."""
+        given: dict[str, Any] = {"stage": stage, "problem": problem, "policy": spec.policy, "label": spec.label}
+        return [
+            Task(**given, knobs=knobs, seed=seed, metrics=list(plan.metrics), day=day, digest=digests.get(day, ""))
+            for knobs in left
+            for day, seed in units(problem, stage, plan.seeds)[:many]
+        ]
 
-    def tell(stage: str, tuning: _Tuning, task: Task, run: Run) -> Run:
-        what = {"stage": stage, "knobs": task.knobs, "day": _day(task.day), "key": task.key}
-        told = labelled(run, tuning.label, tuning.problem.name, plan.metrics, **what)
-        return found.setdefault((told.policy, told.problem, task.key), told)
+    def finish(label: str, todo: list[Task]) -> list[Run]:
+        jobs = {task.key: task for task in todo}
+        done = cached_map(execute, jobs, out / "runs", progress=partial(progress, label), **kept)
+        runs = [task.told(done[task.key]) for task in todo]
+        found.update({(task.label, task.problem.name, task.key): run for task, run in zip(todo, runs)})
+        return runs
 
-    tunings = _tunings(plan)
-    for rung in range(1, 1 + max(len(tuning.rungs) for tuning in tunings)):
-        here = [tuning for tuning in tunings if rung <= len(tuning.rungs)]
-        for tuning, runs in zip(here, finish("tune", f"tune {rung}", here, rung)):
-            ends = [run.last(metric) if run.traces[metric] else np.nan for run in runs]
-            means = np.reshape(ends, (len(tuning.left), -1)).mean(axis=1)
-            count = tuning.rungs[rung][0] if rung < len(tuning.rungs) else 1  # after the last, the best alone
-            tuning.left = [tuning.left[place] for place in best(means, count, larger=LARGER_IS_BETTER[metric])]
-    finish("report", "report", tunings)
+    reported = []
+    for problem, (number, spec) in product(plan.problems, enumerate(plan.policies)):
+        left = spec.settings(plan.search, number)
+        rungs = plan.search.rungs(len(left), len(units(problem, "tune", plan.seeds))) if len(left) > 1 else []
+        for rung, (_, many) in enumerate(rungs, 1):
+            runs = finish(f"tune {spec.label}", tasks("tune", problem, spec, left, many))
+            ends = [run.traces[plan.metrics[0]][-1] if not run.partial else np.nan for run in runs]
+            means = np.reshape(ends, (len(left), -1)).mean(axis=1)
+            count = rungs[rung][0] if rung < len(rungs) else 1  # after the last, the best alone
+            left = [left[place] for place in best(means, count, larger=LARGER_IS_BETTER[plan.metrics[0]])]
+        reported += tasks("report", problem, spec, left)
+    finish("report", reported)
     write(list(found.values()), out / "results.parquet")
     return list(found.values())
 
@@ -179,12 +181,19 @@ def _day(path: str) -> str:
     return "/".join(Path(path).parts[-2:])
 
 
-def _tunings(plan: Plan) -> list[_Tuning]:
-    found = []
-    for problem in plan.problems:
-        many = len(units(problem, "tune", plan.seeds))
-        for number, spec in enumerate(plan.policies):
-            settings = spec.settings(plan.search, number)
-            steps = plan.search.rungs(len(settings), many) if len(settings) > 1 else []
-            found.append(_Tuning(spec.label, spec.policy, problem, settings, steps))
-    return found
+def write(runs: Sequence[Run], path: str | os.PathLike[str]) -> None:
+    """One Parquet file, whole or not at all; knobs, and values and traces by metric, have columns of their own."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise missing_extra("pyarrow", "study", "the results of a study") from error
+    records = []
+    for run in runs:
+        told = {name: run.settings[name] for name in ("stage", "day", "key")}
+        told |= {name: getattr(run, name) for name in ("problem", "policy", "seed", "rounds", "points", "microseconds")}
+        told |= {"knobs": json.dumps(run.settings["knobs"]), "error": run.settings.get("error", "")}
+        told |= {f"{metric}_trace": trace for metric, trace in run.traces.items()}
+        records.append(told | {metric: trace[-1] if trace else None for metric, trace in run.traces.items()})
+    with atomic(path) as part:
+        pq.write_table(pa.Table.from_pylist(records), part)
