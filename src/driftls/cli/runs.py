@@ -75,7 +75,7 @@ def replay(
 
     from driftls.log_replay import replay as run_replay
     from driftls.offpolicy import estimate
-    from driftls.parallel import claim_folder, key_of
+    from driftls.parallel import claim_folder, file_digest, key_of
     from driftls.policies.registry import load
     from driftls.run import described
 
@@ -102,7 +102,7 @@ def replay(
         return
     asked: dict[str, Any] = {"seed": seed, "delay": delay, "limit": limit}
     command = {
-        "log": _files(paths),
+        "log": [[path.name, file_digest(path)] for path in paths],
         "features": described(kind),
         "kappa": kappa,
         "metrics": sorted(metric or []),
@@ -134,12 +134,6 @@ def replay(
 def _tell_skipped(log: Log) -> None:
     for example in dict.fromkeys(log.counts.examples):  # each once, however often the log was read
         typer.echo(f"Skipped: {example}", err=True)
-
-
-def _files(paths: list[Path]) -> list[list[Any]]:
-    """The names and sizes of all files of a log."""
-    found = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-    return [[file.name, file.stat().st_size] for file in found if file.is_file()]
 
 
 def _of_replay(run: Run) -> dict[str, Any]:
