@@ -23,9 +23,7 @@ except ImportError:
 
 __all__ = ["DriftingLeastSquares"]
 
-SOLVERS: dict[str, type[Tracker]] = {
-    kind.__name__.lower(): kind for kind in (SAGA, SAG, SVRG, GD, CD, Diagonal, RLS)
-}
+SOLVERS: dict[str, type[Tracker]] = {kind.__name__.lower(): kind for kind in (SAGA, SAG, SVRG, GD, CD, Diagonal, RLS)}
 DRAWING = ("saga", "sag", "svrg", "gd")
 STEPPING = (*DRAWING, "cd")
 
