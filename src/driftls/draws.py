@@ -30,11 +30,11 @@ def generator_of(seed: Seed) -> np.random.Generator:
 
 
 class Draws:
-    """A reproducible, saveable stream of uniforms on [0, 1).
+    """A reproducible, saveable stream of uniforms on [0, 1): kernels read `tape` from `cursor` on, and move it.
 
-    >>> a, b = Draws(7), Draws(7)
-    >>> bool((np.concatenate([a.take(3), a.take(9)]) == b.take(12)).all())
-    True
+    >>> draws = Draws(7, size=4)
+    >>> draws.ready(2), draws.tape[draws.cursor[0]] == np.random.default_rng(7).random()
+    (4, np.True_)
     """
 
     def __init__(self, seed: Seed = None, size: int = TAPE) -> None:
@@ -66,18 +66,6 @@ class Draws:
         tape = self.tape if size == self.tape.size else np.empty(size)
         tape[size - unread.size :] = unread
         self.tape, self.cursor[0] = tape, size - unread.size
-
-    def take(self, count: int) -> NDArray[np.float64]:
-        """The next `count` uniforms."""
-        pieces = []
-        while count > 0:
-            piece = min(count, self.tape.size)
-            self.ready(piece)
-            at = int(self.cursor[0])
-            pieces.append(self.tape[at : at + piece].copy())
-            self.cursor[0] += piece
-            count -= piece
-        return np.concatenate(pieces) if pieces else np.empty(0)
 
     def unread(self) -> NDArray[np.float64]:
         """What was drawn and not yet read: part of the state."""

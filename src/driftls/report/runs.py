@@ -112,7 +112,7 @@ def of_runs(
     >>> told = {"problem": "coins", "seed": 0, "rounds": 50, "points": [10, 50], "seconds": {}}
     >>> runs = [Run(policy=name, traces={"regret": [1.0, end]}, **told) for name, end in (("a", 4.0), ("b", 3.0))]
     >>> print(of_runs(runs).sections[0].findings[0].text)
-    b has the best regret, 3.
+    b has the best regret, 3; not told apart from it: a.
     """
     if not runs:
         raise InputError("a report needs at least one run, got none. Pass files that Run.save wrote.")
