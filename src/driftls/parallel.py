@@ -1,4 +1,4 @@
-"""Parallel map over processes or a Dask cluster, by joblib; and results that are kept in a folder.
+"""Parallel map over processes or a Dask cluster, by joblib and Dask; and results that are kept in a folder.
 
 A job is small, and reads its data where it runs. Every job has one thread, wherever it runs: sums of BLAS then come out
 the same to the bit, and threads do not multiply.

@@ -1,4 +1,4 @@
-"""A study from its plan to its results: single runs; tune on one set of seeds, report on the other."""
+"""A study from its plan to its results: single runs; tune on one set of seeds, report on the other; one Parquet file."""
 
 from __future__ import annotations
 
