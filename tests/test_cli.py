@@ -344,7 +344,7 @@ def test_simulate_prints_the_same_as_a_table(simulated):
     assert (done.returncode, done.stderr) == (0, "")
     found, _, head, _, *lines = done.stdout.splitlines()
     assert found.startswith("fixed-arms: linucb has the best regret, ")
-    assert head.split()[:3] == ["policy", "regret", "reward"]
+    assert head.split() == ["policy", "regret", "to", "the", "first", "p", "µs", "a", "round", "runs"]
     for line, row in zip(lines, result["leaderboard"]):
         assert line.split()[0] == row["policy"]
         assert " ".join(line.split()[1:4]) == plus_minus(row["mean"], row["half"])

@@ -135,10 +135,10 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *notes: str,
 
 
 def print_boards(page: Page) -> None:
-    """The leaderboards of a page of runs; columns without anything are left out."""
+    """The leaderboards of a page of runs: of all traces the one that decides, and no column without anything."""
     for section in page.sections:
-        rows = [row for row in zip(*section.items[0].cells()) if any(row[1:])]
-        head, *cells = zip(*rows)
+        columns = list(zip(*section.items[0].cells()))
+        head, *cells = zip(*(column for column in (*columns[:3], *columns[-4:]) if any(column[1:])))
         found = [f"{finding.question}: {finding.text}" for finding in section.findings] or [section.title]
         typer.echo(f"{found[0]}\n")
         print_table(head, cells, words=1 + ("knobs" in head))

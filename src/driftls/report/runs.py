@@ -128,6 +128,7 @@ def of_runs(
 def _section(rank: int, title: str, groups: dict[str, list[Run]], tuned: dict[str, list[Run]]) -> Section:
     runs = [run for own in groups.values() for run in own]
     traces = list(dict.fromkeys(trace for run in runs for trace in run.traces))
+    traces.sort(key=lambda trace: trace not in LARGER_IS_BETTER)  # what decides comes first
     metric = next((trace for trace in traces if trace in LARGER_IS_BETTER), "")
     board = _ranked(title, groups, metric)
     figures: list[Lines] = []
@@ -147,7 +148,7 @@ def _section(rank: int, title: str, groups: dict[str, list[Run]], tuned: dict[st
         level = ", ".join(one.policy for one in others if not (one.told_apart or isnan(one.mean)))
         found = f"{first.policy} has the best {_word(metric)}, {plus_minus(first.mean, first.half)}"
         found += f"; not told apart from it: {level}." if level else "."
-        findings.append(Finding(title, found, figures[traces.index(metric)]))
+        findings.append(Finding(title, found, figures[0]))
     return Section(f"problem-{rank}", title, text, items, findings=findings)
 
 
