@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = [
     "POLICIES", "R6B_FEATURES", "AsJson", "Cluster", "Dim", "FeatureKind", "Figures", "FirstSeed", "Kappa",
     "LogPaths", "OnError", "Propensity", "Reward", "Seed", "Shown", "Width", "Workers", "app", "counting",
-    "features_of", "opened", "policy_of", "print_boards", "print_result", "print_table", "telling", "typer", "whole",
+    "features_of", "opened", "policy_of", "print_boards", "print_result", "print_table", "tell_skipped",
+    "telling", "typer", "whole",
 ]  # fmt: skip
 
 R6B_FEATURES = 136
@@ -112,6 +113,12 @@ def policy_of(name: str, features: FeatureMap, disjoint: bool, kappa: float | No
     made = as_disjoint(made, seed) if disjoint else made
     made.features = features
     return made
+
+
+def tell_skipped(log: Log) -> None:
+    """Lines that were broken, on stderr: each once, however often the log was read."""
+    for example in dict.fromkeys(log.counts.examples):
+        typer.echo(f"Skipped: {example}", err=True)
 
 
 # -- results on stdout -------------------------------------------------------------------------------------------------

@@ -71,8 +71,7 @@ def convert(
     with counting(out.name, lambda lines: log.share) as report:
         write_parquet(log, out, progress=report)
     files = sorted(out.rglob("*.parquet")) if out.is_dir() else [out]
-    for example in log.counts.examples:
-        typer.echo(f"Skipped: {example}", err=True)
+    common.tell_skipped(log)
     wrote = f"Wrote {log.counts.events:,} of {log.counts.lines:,} lines of {log.format} to {out}."
     following = f"Next: driftls inspect {out}, which says how to replay it."
     print_result(as_json, {"format": log.format, **asdict(log.counts), "files": files}, wrote, following)

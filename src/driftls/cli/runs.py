@@ -10,7 +10,6 @@ from driftls.cli import common
 from driftls.cli.common import AsJson, app, counting, print_result, print_table, typer, whole
 
 if TYPE_CHECKING:
-    from driftls.logs.log import Log
     from driftls.run import Run
 
 INTERRUPTED = 130
@@ -98,7 +97,7 @@ def replay(
                 found[name] = estimate(one, log, features=own, limit=limit, progress=report)
         told = {"format": log.format, "policies": {name: one.to_dict() for name, one in found.items()}}
         print_result(as_json, told, *(f"{name}: {one}" for name, one in found.items()))
-        _tell_skipped(log)
+        common.tell_skipped(log)
         return
     asked: dict[str, Any] = {"seed": seed, "delay": delay, "limit": limit}
     command = {
@@ -125,15 +124,10 @@ def replay(
         print_result(as_json, {"format": log.format, "partial": partial, "policies": rows, "files": files})
     else:
         _table(rows, f"Next: driftls report {out}" if out else "Next: --out runs keeps runs and policies.")
-    _tell_skipped(log)
+    common.tell_skipped(log)
     if partial:
         typer.echo("driftls: interrupted; these are the results so far.", err=True)
         raise typer.Exit(INTERRUPTED)
-
-
-def _tell_skipped(log: Log) -> None:
-    for example in dict.fromkeys(log.counts.examples):  # each once, however often the log was read
-        typer.echo(f"Skipped: {example}", err=True)
 
 
 def _of_replay(run: Run) -> dict[str, Any]:

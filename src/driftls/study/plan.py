@@ -126,10 +126,6 @@ class Bandit(Strict, frozen=True):
         except DriftlsError as error:
             raise ValueError(str(error)) from None
 
-    def days(self, stage: str) -> list[str]:
-        """A bandit has no days; its runs differ by their seeds."""
-        return [""]
-
     def environment(self, seed: int) -> Pool:
         """The bandit of this seed."""
         own = {key: value for key in ("nnz", "every") if (value := getattr(self, key)) is not None}
@@ -162,10 +158,6 @@ class Log(Strict, frozen=True):
         """The length of an arm."""
         return self.made().dim
 
-    def days(self, stage: str) -> list[str]:
-        """The files or folders of a stage."""
-        return self.tune if stage == "tune" else self.report
-
     def made(self) -> FeatureMap:
         """New features, which know no article yet."""
         settings = dict(self.features)
@@ -176,7 +168,8 @@ class Log(Strict, frozen=True):
 
     def found(self, folder: Path) -> Log:
         """The log with the full paths of its days, all of which are there."""
-        days = {stage: [str((folder / day).resolve()) for day in self.days(stage)] for stage in ("tune", "report")}
+        given = {"tune": self.tune, "report": self.report}
+        days = {stage: [str((folder / day).resolve()) for day in own] for stage, own in given.items()}
         for day in (*days["tune"], *days["report"]):
             if not Path(day).exists():
                 raise SettingsError(f"the study cannot be run: logs, {self.name!r}: {day} does not exist.")
@@ -187,8 +180,9 @@ Problem = Bandit | Log
 
 
 def units(problem: Problem, stage: str, seeds: Seeds) -> list[tuple[str, int]]:
-    """Day and seed of all runs of a setting in a stage; days change first."""
-    return [(day, seed) for seed in seeds.of(stage) for day in problem.days(stage)]
+    """Day (of a log alone) and seed of all runs of a setting in a stage; days change first."""
+    days = getattr(problem, stage) if isinstance(problem, Log) else [""]
+    return [(day, seed) for seed in seeds.of(stage) for day in days]
 
 
 class PolicySpec(Strict, frozen=True):
@@ -296,7 +290,7 @@ class Plan(Strict, frozen=True):
         """What was tuned where and how, in words."""
         parts = [f"Seeds: {self.seeds.tune} to tune knobs on, {self.seeds.report} others to report."]
         for log in self.logs:
-            tune, report = (", ".join(Path(day).name for day in log.days(stage)) for stage in ("tune", "report"))
+            tune, report = (", ".join(Path(day).name for day in days) for days in (log.tune, log.report))
             parts.append(f"{log.name}: tuned on {tune or 'no day'}, reported on {report}.")
         if self.seeds.tune:
             how = f"Settings by {self.search.method} search; after each rung the best {self.search.keep:.0%}"
