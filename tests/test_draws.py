@@ -27,19 +27,6 @@ GENERATORS = {
 every_generator = pytest.mark.parametrize("seed", GENERATORS.values(), ids=GENERATORS)
 
 
-def take(draws, count):
-    """The next draws, as a kernel reads them: as many at a time as the tape holds."""
-    pieces = [np.empty(0)]
-    while count > 0:
-        piece = min(count, draws.tape.size)
-        draws.ready(piece)
-        at = int(draws.cursor[0])
-        pieces.append(draws.tape[at : at + piece].copy())
-        draws.cursor[0] += piece
-        count -= piece
-    return np.concatenate(pieces)
-
-
 # -- draws ---------------------------------------------------------------------------------------------------------
 
 
@@ -47,22 +34,22 @@ def take(draws, count):
 def test_the_tape_is_the_generators_own_stream_however_it_is_taken(seed):
     expected = np.random.default_rng(seed()).random(4 * TAPE)
     whole, pieces, small = Draws(seed()), Draws(seed()), Draws(seed(), size=5)
-    np.testing.assert_array_equal(take(whole, 4 * TAPE), expected)
+    np.testing.assert_array_equal(whole.take(4 * TAPE), expected)
     sizes = [1, 2, TAPE - 1, 0, TAPE, TAPE + 3, 17]
-    taken = np.concatenate([take(pieces, size) for size in sizes])
+    taken = np.concatenate([pieces.take(size) for size in sizes])
     np.testing.assert_array_equal(taken, expected[: sum(sizes)])
-    np.testing.assert_array_equal(take(small, 100), expected[:100])
+    np.testing.assert_array_equal(small.take(100), expected[:100])
 
 
 @every_generator
 @pytest.mark.parametrize("taken", [0, 1, 100, TAPE - 1, TAPE, TAPE + 1])
 def test_a_restored_tape_goes_on_where_it_stood(seed, taken):
     draws = Draws(seed())
-    take(draws, taken)
+    draws.take(taken)
     header, unread = json.loads(json.dumps(draws.header())), draws.unread()
     again = Draws(0)
     again.restore(header, unread)
-    np.testing.assert_array_equal(take(again, 2 * TAPE), take(draws, 2 * TAPE))
+    np.testing.assert_array_equal(again.take(2 * TAPE), draws.take(2 * TAPE))
 
 
 def test_getting_ready_never_loses_or_repeats_a_draw():

@@ -67,6 +67,18 @@ class Draws:
         tape[size - unread.size :] = unread
         self.tape, self.cursor[0] = tape, size - unread.size
 
+    def take(self, count: int) -> NDArray[np.float64]:
+        """The next `count` uniforms."""
+        pieces = []
+        while count > 0:
+            piece = min(count, self.tape.size)
+            self.ready(piece)
+            at = int(self.cursor[0])
+            pieces.append(self.tape[at : at + piece].copy())
+            self.cursor[0] += piece
+            count -= piece
+        return np.concatenate(pieces) if pieces else np.empty(0)
+
     def unread(self) -> NDArray[np.float64]:
         """What was drawn and not yet read: part of the state."""
         return self.tape[int(self.cursor[0]) :].copy()

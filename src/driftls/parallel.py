@@ -90,15 +90,14 @@ def in_order(numbered: Iterable[tuple[int, Result]]) -> Iterator[Result]:
 
 def _in_processes(function: Callable[[Job], Result], jobs: Sequence[Job], count: int) -> Iterator[tuple[int, Result]]:
     """On this machine. Processes stay a while for the next call; when one is killed, what has no result is done again."""
-    from pickle import PicklingError
-
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     left, deaths = dict(enumerate(jobs)), 0
     while left and deaths < DEATHS:
         with parallel_config("loky", inner_max_num_threads=1, initializer=_end_with, initargs=(os.getpid(),)):
-            engine = Parallel(count, batch_size=1, return_as="generator_unordered", max_nbytes=None)
+            ahead = "2*n_jobs" if deaths < DEATHS - 1 else 1  # the last time one by one: so it is known who kills
+            engine = Parallel(count, batch_size=1, pre_dispatch=ahead, return_as="generator_unordered", max_nbytes=None)
             results = engine(delayed(_alone)(function, number, job) for number, job in list(left.items()))
         try:
             for number, result in results:
@@ -107,9 +106,13 @@ def _in_processes(function: Callable[[Job], Result], jobs: Sequence[Job], count:
                 yield number, result
         except TerminatedWorkerError:
             deaths += 1
-            for number in list(left)[:count]:  # among which it died: last, so that no job keeps all others waiting
+            for number in list(left)[
+                : count if deaths == 1 else 1
+            ]:  # among which it died: last, so that no job keeps all others waiting
                 left[number] = left.pop(number)
-        except PicklingError as error:
+        except Exception as error:
+            if type(error).__name__ != "PicklingError":  # joblib's words for it say nothing of a user's function
+                raise
             told = f"a function or job cannot be sent to another process ({error}). Pass workers=1."
             raise SettingsError(told) from None
         finally:
