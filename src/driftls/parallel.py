@@ -96,7 +96,8 @@ def _in_processes(function: Callable[[Job], Result], jobs: Sequence[Job], count:
     left, deaths = dict(enumerate(jobs)), 0
     while left and deaths < DEATHS:
         with parallel_config("loky", inner_max_num_threads=1, initializer=_end_with, initargs=(os.getpid(),)):
-            ahead = "2*n_jobs" if deaths < DEATHS - 1 else 1  # the last time one by one: so it is known who kills
+            # no queue, which loky's thread would miss when workers end; the last time one by one, so it is known who kills
+            ahead = count if deaths < DEATHS - 1 else 1
             engine = Parallel(count, batch_size=1, pre_dispatch=ahead, return_as="generator_unordered", max_nbytes=None)
             results = engine(delayed(_alone)(function, number, job) for number, job in list(left.items()))
         try:
