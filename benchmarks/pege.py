@@ -21,7 +21,7 @@ from driftls.trackers import GD, RAW
 
 VARIANTS = {
     "PEGE, exact": lambda actions, seed: PEGE(actions),
-    "averaged steps": lambda actions, seed: PEGE.fast(actions, step="averaged"),
+    "averaged steps": lambda actions, seed: paper.fpege_gd(actions, step="averaged"),
     "theorem's step": lambda actions, seed: paper.fpege_gd(actions, step="theorem", seed=seed),
     "printed c/n": lambda actions, seed: paper.fpege_gd(actions, step="printed", seed=seed),
     "averaged, drawn rows, 4 steps": lambda actions, seed: _drawn(actions, seed, 4),
@@ -30,7 +30,7 @@ VARIANTS = {
 
 
 def _drawn(actions: Any, seed: int, steps: int) -> PEGE:
-    return PEGE(actions, method=GD(actions.dim, regularisation=0.0, steps=steps, seed=seed, **RAW))
+    return PEGE(actions, GD(actions.dim, regularisation=0.0, steps=steps, seed=seed, **RAW))
 
 
 def _phases(dim: int, rounds: int) -> float:

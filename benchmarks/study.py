@@ -38,8 +38,8 @@ def workers(options: Options) -> Table:
         tell(f"{TASKS} tasks, {count} workers")
         with tempfile.TemporaryDirectory() as folder:
             begin = time.perf_counter()
-            kept = parallel.Cached(folder, load=Run.load, save=Run.save)
-            kept.map(execute, {task.key: task for task in tasks}, workers=count)
+            jobs = {task.key: task for task in tasks}
+            parallel.cached_map(execute, jobs, Path(folder), workers=count, load=Run.load, save=Run.save)
             seconds[count] = time.perf_counter() - begin
     list(parallel.parallel_map(abs, range(8), workers=2))
     begin = time.perf_counter()

@@ -11,7 +11,6 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from driftls import __version__, cli, paper
@@ -94,12 +93,12 @@ def test_help_has_examples(command):
         (["report"], "Missing argument"),
         (["report", "nowhere.json"], "'nowhere.json' does not exist"),
         (["simulate"], "Missing option '--policy'"),
-        (["simulate", "--policy", "linucb,lasso"], "driftls: a policy must be one of flinucb-saga, linucb-exact, "),
+        (["simulate", "--policy", "linucb,lasso"], "a policy must be one of flinucb-saga, linucb-exact, "),
         (["simulate", "--policy", "linucb", "--bandit", "poker"], "Invalid value for '--bandit'"),
         (["simulate", "--policy", "linucb", "--rounds", "0"], "Invalid value for '--rounds'"),
-        (["simulate", "--policy", "linucb", "--nnz", "3"], "driftls: fixed-arms has no nnz.\n"),
-        (["simulate", "--policy", "linucb", "--sigma", "-1"], "driftls: sigma must be at least 0"),
-        (["simulate", "--policy", "linucb", "--sigma", "nan"], "driftls: sigma must be finite"),
+        (["simulate", "--policy", "linucb", "--nnz", "3"], "fixed-arms has no nnz"),
+        (["simulate", "--policy", "linucb", "--sigma", "-1"], ": sigma must be at least 0"),
+        (["simulate", "--policy", "linucb", "--sigma", "nan"], ": sigma must be finite"),
         (
             ["simulate", "--policy", "random", "--dim", "99999", "--arms", "99999"],
             "arms x dim must be at most 100,000,000",
@@ -112,7 +111,7 @@ def test_help_has_examples(command):
         (["study", ".", "--out", "study"], "is a directory"),
         (["study", sys.executable, "--out", "study"], "expected a study as TOML, got a file that is no text.\n"),
         (["study", __file__, "--out", "study"], "the study cannot be run: "),
-        (["simulate", "--policy", "linucb", "--kappa", "-1"], "driftls: kappa must "),
+        (["simulate", "--policy", "linucb", "--kappa", "-1"], "kappa must "),
     ],
     ids=str,
 )
@@ -324,41 +323,40 @@ def simulated(tmp_path_factory):
 
 def test_simulate_tells_what_its_runs_say(simulated):
     result, out = simulated
-    assert (result["bandit"], result["rounds"], result["seeds"]) == ("fixed-arms", 60, [7, 9])
-    assert list(result["policies"]) == ["linucb", "random"]
-    assert [Path(file).name for file in result["files"]] == [
-        f"{name}-{seed}.json" for name in ("linucb", "random") for seed in (7, 8, 9)
+    assert (result["metric"], result["runs"], result["report"]) == ("regret", 6, str(out / "report.html"))
+    runs = [Run.load(file) for file in (out / "runs").iterdir()]
+    assert sorted((run.policy, run.seed, run.rounds) for run in runs) == [
+        (name, seed, 60) for name in ("linucb", "random") for seed in (7, 8, 9)
     ]
-    for name, row in result["policies"].items():
-        runs = [Run.load(out / f"{name}-{seed}.json") for seed in (7, 8, 9)]
-        assert [(run.policy, run.seed) for run in runs] == [(name, seed) for seed in (7, 8, 9)]
-        assert (row["regret"], row["interval"]) == interval([run.last("regret") for run in runs])
-        assert row["reward"] == pytest.approx(np.mean([run.last("reward") for run in runs]))
-        assert row["us"] > 0
-    assert result["policies"]["linucb"]["regret"] < result["policies"]["random"]["regret"]
-    assert result["policies"]["linucb"]["tracking_error"] == 0.0
-    assert result["policies"]["random"]["tracking_error"] is None
+    assert [row["policy"] for row in result["leaderboard"]] == ["linucb", "random"]
+    for row in result["leaderboard"]:
+        ends = [run.last("regret") for run in runs if run.policy == row["policy"]]
+        assert (row["problem"], row["runs"], row["failed"]) == ("fixed-arms", 3, 0)
+        assert (row["mean"], row["half"]) == pytest.approx(interval(ends))
+        assert row["microseconds"] > 0
+    assert {run.last("relative_tracking_error") for run in runs if run.policy == "linucb"} == {0.0}
+    assert "relative_tracking_error" not in next(run for run in runs if run.policy == "random").traces
 
 
 def test_simulate_prints_the_same_as_a_table(simulated):
     result, _ = simulated
     done = driftls("simulate", "--policy", "linucb,random", *PROBLEM)
     assert (done.returncode, done.stderr) == (0, "")
-    head, _, *lines = done.stdout.splitlines()
-    assert head.split() == ["policy", "regret", "reward", "tracking", "error", "µs", "a", "round"]
-    for line, (name, row) in zip(lines, result["policies"].items()):
-        assert line.split()[0] == name
-        assert " ".join(line.split()[1:4]) == plus_minus(row["regret"], row["interval"])
-    assert "Means over 3 seeds with 95% intervals, after 60 rounds" in done.stdout
+    found, _, head, _, *lines = done.stdout.splitlines()
+    assert found.startswith("fixed-arms: linucb has the best regret, ")
+    assert head.split() == ["policy", "regret", "to", "the", "first", "p", "µs", "a", "round", "runs"]
+    for line, row in zip(lines, result["leaderboard"]):
+        assert line.split()[0] == row["policy"]
+        assert " ".join(line.split()[1:4]) == plus_minus(row["mean"], row["half"])
     assert lines[-1].startswith("Next: ")
 
 
 def test_simulate_refuses_a_folder_of_other_settings(simulated):
     _, out = simulated
     before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
-    done = driftls("simulate", "--policy", "random", *PROBLEM[:-4], "--sigma", 0.5, "--out", out)
+    done = driftls("simulate", "--policy", "linucb,random", *PROBLEM, "--sigma", 0.5, "--out", out)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith("holds results of other settings (sigma was 0.3, is 0.5). Pass another folder.\n")
+    assert done.stderr.endswith("of other settings (bandits.0.sigma was 0.3, is 0.5). Pass another folder.\n")
     assert {path: path.stat().st_mtime_ns for path in out.iterdir()} == before
 
 
@@ -368,10 +366,10 @@ def test_simulate_plays_the_bandit_it_was_asked_for(tmp_path):
         *["--dim", 6, "--arms", 5, "--rounds", 40, "--seeds", 1, "--kappa", 0.25, "--out", tmp_path, "--json"],
     )
     assert done.returncode == 0, done.stderr
-    row = json.loads(done.stdout)["policies"]["linucb"]
+    [row] = json.loads(done.stdout)["leaderboard"]
     policy = paper.linucb(6, kappa=0.25, seed=0)
     run = simulate(policy, FreshContexts(6, 5, nnz=3, reward="bernoulli", seed=0), 40)
-    assert (row["regret"], row["reward"], row["interval"]) == (run.last("regret"), run.last("reward"), None)
+    assert (row["mean"], row["half"]) == (run.last("regret"), None)
 
 
 def test_every_policy_of_the_help_exists():

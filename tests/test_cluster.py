@@ -26,7 +26,7 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 
 TEXT = """
 metrics = ["regret"]
-seeds = { report = { first = 0, count = 16 } }
+seeds = { report = 16 }
 bandits = [{ name = "small", kind = "fixed-arms", dim = 8, arms = 30, rounds = 60000 }]
 policies = [{ policy = "linucb", knobs = { kappa = 0.5 } }, { policy = "random" }]
 """
@@ -89,7 +89,7 @@ def test_a_worker_killed_in_mid_study_costs_no_result_and_doubles_none(cluster, 
     plan = Plan.parse(TEXT)
     rows = run_study(plan, tmp_path / "dask", cluster=address, progress=kill)
     assert workers[0].wait(timeout=600) == -signal.SIGKILL
-    assert len({row.key for row in rows}) == len(rows) == 32
+    assert len({row.settings["key"] for row in rows}) == len(rows) == 32
     assert same(rows) == same(run_study(plan, tmp_path / "here", workers=1))
 
 

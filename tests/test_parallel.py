@@ -16,7 +16,7 @@ import pytest
 
 from driftls import parallel
 from driftls.errors import DriftlsError, SettingsError, StorageError
-from driftls.parallel import Cached, claim_folder, key_of, parallel_map
+from driftls.parallel import cached_map, claim_folder, key_of, parallel_map
 
 
 def squared(number):
@@ -160,28 +160,30 @@ def test_no_worker_outlives_the_process_that_started_it(how):
 
 
 def test_what_is_kept_is_not_done_again_and_what_is_broken_is(tmp_path):
-    cached = Cached(tmp_path / "new" / "runs")
+    folder = tmp_path / "new" / "runs"
     jobs = {key_of("square", number): number for number in range(4)}
-    assert list(cached.map(squared, jobs, workers=1).values()) == [0, 1, 4, 9]
+    assert list(cached_map(squared, jobs, folder, workers=1).values()) == [0, 1, 4, 9]
     lost, broken, *_ = jobs
-    cached.path(lost).unlink()
-    cached.path(broken).write_text("{")
+    (folder / f"{lost}.json").unlink()
+    (folder / f"{broken}.json").write_text("{")
     done, told = [], []
-    again = cached.map(lambda job: done.append(job) or job, jobs, workers=1, progress=lambda *at: told.append(at))
+    again = cached_map(
+        lambda job: done.append(job) or job, jobs, folder, workers=1, progress=lambda *at: told.append(at)
+    )
     assert done == [0, 1]
     assert list(again.values()) == [0, 1, 4, 9]
     assert told == [(2, 4), (3, 4), (4, 4)]
 
 
 def test_a_result_is_what_will_be_read_again(tmp_path):
-    found = Cached(tmp_path).map(lambda x: {"x": (1.0, x)}, {"a": float("nan")}, workers=1)
+    found = cached_map(lambda x: {"x": (1.0, x)}, {"a": float("nan")}, tmp_path, workers=1)
     assert found == {"a": {"x": [1.0, None]}}
     assert found["a"] == json.loads((tmp_path / "a.json").read_text())
 
 
-def test_a_key_depends_on_parts_and_version(monkeypatch):
+def test_a_key_depends_on_parts_and_on_the_library(monkeypatch):
     keys = {key_of("a", 1), key_of("a", 2), key_of("b", 1)}
-    monkeypatch.setattr(parallel, "__version__", "0.0.0")
+    monkeypatch.setattr(parallel, "_sources", lambda: "another")
     assert len(keys | {key_of("a", 1)}) == 4
 
 

@@ -26,13 +26,11 @@ SETS = {
 }
 METHODS = {
     "basis": lambda actions, seed=0: PEGE(actions),
-    "ols": lambda actions, seed=0: PEGE(actions, method="ols"),
-    "averaged": lambda actions, seed=0: PEGE.fast(actions, seed=seed),
-    "theorem": lambda actions, seed=0: PEGE.fast(actions, step="theorem", seed=seed),
-    "printed": lambda actions, seed=0: PEGE.fast(actions, step="printed", seed=seed),
-    "SAGA": lambda actions, seed=0: PEGE(
-        actions, method=SAGA(actions.dim, regularisation=0.0, steps=4, seed=seed, **RAW)
-    ),
+    "ols": lambda actions, seed=0: paper.pege(actions),
+    "averaged": lambda actions, seed=0: paper.fpege_gd(actions, step="averaged", seed=seed),
+    "theorem": lambda actions, seed=0: paper.fpege_gd(actions, step="theorem", seed=seed),
+    "printed": lambda actions, seed=0: paper.fpege_gd(actions, step="printed", seed=seed),
+    "SAGA": lambda actions, seed=0: PEGE(actions, SAGA(actions.dim, regularisation=0.0, steps=4, seed=seed, **RAW)),
 }
 each_set = pytest.mark.parametrize("actions", SETS.values(), ids=SETS)
 each_method = pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
@@ -88,7 +86,7 @@ def test_phase_m_explores_the_basis_and_then_plays_one_action_m_times(actions, m
 
 def test_exploitation_uses_the_last_iterate_and_learns_nothing():
     actions, env = Sphere(4), bandit(Sphere(4), seed=3)
-    policy = PEGE.fast(actions, step="theorem", seed=5)
+    policy = paper.fpege_gd(actions, step="theorem", seed=5)
     alone = GD(4, step_size=Power.theorem_one(mu=1 / 8), regularisation=0.0, averaging=None, steps=1, seed=5, **RAW)
     for n in range(1, 400):
         x, exploring = policy.choose(), policy.exploring
@@ -155,7 +153,7 @@ def test_checkpoints_come_in_any_order_and_by_default_cover_the_run():
 
 @each_set
 def test_the_basis_route_is_ordinary_least_squares(actions):
-    basis, ols, env = PEGE(actions), PEGE(actions, method="ols"), bandit(actions)
+    basis, ols, env = PEGE(actions), paper.pege(actions), bandit(actions)
     assert basis.tracker is None
     for n in range(1, 500):
         x, other = basis.choose(), ols.choose()
@@ -181,14 +179,14 @@ def test_rewards_are_maximised(actions, make):
 def test_steps_are_those_of_the_theorem_and_of_the_box():
     actions = Ellipsoid(TILTED)
     smallest = np.linalg.eigvalsh(TILTED)[0]
-    theorem, printed = (PEGE.fast(actions, step=step).tracker for step in ("theorem", "printed"))
+    theorem, printed = (paper.fpege_gd(actions, step=step).tracker for step in ("theorem", "printed"))
     c = 6 * 3 / smallest
     check_admissible(smallest / 6, theorem.step_size.offset)
     assert theorem.step_size(7) == pytest.approx(c / (4 * (c + 7)))
     assert printed.step_size(7) == pytest.approx(4 * 3 / (3 * smallest) / 7)
     assert theorem.guard
     assert not printed.guard
-    averaged = PEGE.fast(actions).tracker
+    averaged = paper.fpege_gd(actions, step="averaged").tracker
     assert averaged.history.kind == 0
     for tracker in (theorem, printed, averaged):
         assert tracker.regularisation == Power(0.0)
@@ -206,8 +204,8 @@ def test_the_printed_step_blows_up_and_the_theorem_s_does_not():
     # ||theta*|| = 1, and OLS of one phase has a noise of sqrt(50/3) = 4.1
     assert max(largest["theorem"] + largest["averaged"]) < 6
     assert np.median(largest["printed"]) > 1000
-    step = PEGE.fast(Sphere(50), step="printed").tracker.step_size
-    guarded = PEGE(Sphere(50), method=GD(50, step_size=step, regularisation=0.0, **RAW))
+    step = paper.fpege_gd(Sphere(50), step="printed").tracker.step_size
+    guarded = PEGE(Sphere(50), GD(50, step_size=step, regularisation=0.0, **RAW))
     with pytest.raises(DivergenceError, match="step_size times the row's squared norm"):
         play(guarded, bandit(Sphere(50)), 50)
 
@@ -215,8 +213,8 @@ def test_the_printed_step_blows_up_and_the_theorem_s_does_not():
 @pytest.mark.parametrize("actions", [Sphere(3), SETS["given"]], ids=["orthogonal", "skewed"])
 def test_averaged_steps_are_within_order_one_over_m_of_least_squares(actions):
     """For basis actions of length 1 the distance is at most (1 + gamma d)||last iterate||/(gamma lambda_PEGE m)."""
-    env, exact, averaged = bandit(actions), PEGE(actions), PEGE.fast(actions)
-    last = PEGE(actions, method=GD(3, step_size=0.5, newest=True, averaging=None, **RAW))
+    env, exact, averaged = bandit(actions), PEGE(actions), paper.fpege_gd(actions, step="averaged")
+    last = PEGE(actions, GD(3, step_size=0.5, newest=True, averaging=None, **RAW))
     for m in range(1, 301):
         for policy in (exact, averaged, last):
             play(policy, env, 3)
@@ -268,23 +266,21 @@ def test_a_set_without_J_is_refused():
 
 
 def test_settings_that_cannot_work_are_refused():
-    with pytest.raises(SettingsError, match='must be "basis", "ols" or a tracker'):
-        PEGE(Sphere(3), method="inverse")
     with pytest.raises(SettingsError, match="new tracker with dim=3, got one with dim=4"):
-        PEGE(Sphere(3), method=OLS(4, **RAW))
+        PEGE(Sphere(3), OLS(4, **RAW))
     with pytest.raises(SettingsError, match="has seen 1 rows"):
-        PEGE(Sphere(3), method=OLS(3, **RAW).partial_fit(np.ones((1, 3)), [1.0]))
+        PEGE(Sphere(3), OLS(3, **RAW).partial_fit(np.ones((1, 3)), [1.0]))
     with pytest.raises(SettingsError, match='"averaged", "theorem" or "printed", got \'best\''):
-        PEGE.fast(Sphere(3), step="best")
+        paper.fpege_gd(Sphere(3), step="best")
     with pytest.raises(SettingsError, match=r"at most 1 \(A2\); these reach 2"):
-        PEGE.fast(Sphere(3, radius=2.0), step="theorem")
+        paper.fpege_gd(Sphere(3, radius=2.0), step="theorem")
 
 
 def test_actions_of_any_length_suit_averaged_steps():
     for radius in (0.01, 100.0):
         actions = Sphere(3, radius)
         env = LinearBandit(actions, sigma=radius, seed=1)
-        policy = PEGE.fast(actions)
+        policy = paper.fpege_gd(actions, step="averaged")
         play(policy, env, 20_000)
         assert actions.best(policy.theta) @ env.theta(1) > 0.98 * env.best(1)
 
@@ -324,8 +320,7 @@ def test_a_run_that_cannot_be_played_is_refused():
 
 def test_the_paper_s_policies_are_ols_and_fols_gd():
     assert isinstance(paper.pege(Sphere(3)).tracker, OLS)
-    assert repr(paper.fpege_gd(Sphere(3))) == repr(PEGE.fast(Sphere(3), step="theorem"))
-    assert repr(paper.fpege_gd(Sphere(3), step="printed")) == repr(PEGE.fast(Sphere(3), step="printed"))
+    assert repr(paper.fpege_gd(Sphere(3))) == repr(paper.fpege_gd(Sphere(3), step="theorem"))
     policies = [paper.fpege_gd(Sphere(3), seed=4) for _ in range(2)]
     for policy in policies:
         play(policy, bandit(Sphere(3)), 200)
@@ -335,6 +330,6 @@ def test_the_paper_s_policies_are_ols_and_fols_gd():
 def test_any_tracker_will_do():
     env = bandit(Sphere(3), seed=1)
     for tracker in (CD(3, **RAW), SAGA(3, seed=0, **RAW)):
-        policy = PEGE(Sphere(3), method=tracker)
+        policy = PEGE(Sphere(3), tracker)
         play(policy, env, 5000)
         assert policy.choose() @ env.theta(1) > 0.9

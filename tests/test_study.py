@@ -20,16 +20,16 @@ from driftls.log_replay import replay
 from driftls.logs import synthetic_day, write_parquet
 from driftls.parallel import file_digest
 from driftls.policies import DisjointLinUCB, registry
+from driftls.report.runs import leaderboard
 from driftls.run import Run, interval
 from driftls.study import Plan, run_study, stages
 from driftls.study.plan import PolicySpec, Range, Search, build
-from driftls.study.results import leaderboard
 from driftls.study.stages import Task, best, execute
 
 TEXT = """
 metrics = ["regret", "reward"]
 budget = 100
-seeds = { tune = [0, 1, 2, 3], report = { first = 10, count = 3 } }
+seeds = { tune = 4, report = 3 }
 
 [search]
 method = "grid"
@@ -50,9 +50,11 @@ policy = "random"
 """
 
 
-def same(rows):
-    """Rows without what a clock has measured."""
-    return [msgspec.structs.replace(row, microseconds=0.0) for row in rows]
+def same(runs):
+    """Runs without what was measured of the machine: times, and the memory of the process."""
+    measured = ("peak_megabytes",)
+    plain = [{name: of for name, of in run.settings.items() if name not in measured} for run in runs]
+    return [msgspec.structs.replace(run, seconds={}, settings=settings) for run, settings in zip(runs, plain)]
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +79,9 @@ def whole(tmp_path_factory):
         ('"random"', '"randon"', r"policies\[1\].*a policy must be one of .*'randon'"),
         ('"random"', '"linucb"\nknobs = { kappa = [1.0] }', r"policies: 'linucb' comes twice"),
         ("budget = 100", "budget = 15", r"budget: .* up to 22 runs, but 15"),
-        ("first = 10", "first = 3", r"seed 3 is in tune and in report.*\$\.seeds"),
-        ("tune = [0, 1, 2, 3], ", "", r"policies\[0\] is tuned, but 'small' has no tune seeds"),
+        ("report = 3", "report = 0", r">= 1.*\$\.seeds\.report"),
+        ("tune = 4, ", "", r"policies\[0\] is tuned, but 'small' has no tune seeds"),
         ('"reward"', '"clicks"', r"clicks.*\$\.metrics\[1\]"),
-        ('"reward"', '"relative_tracking_error"', r"metrics: random follows no theta"),
         ('"reward"', '"ctr"', r"metrics: ctr is a metric of logs"),
         ("[[bandits]]", "[[bandids]]", r"unknown field `bandids`"),
         ("metrics =", "metrics ", r"line 2"),
@@ -151,25 +152,27 @@ def test_halving_stops_bad_settings_and_reports_the_best_on_other_seeds(whole):
     _, rows = whole
     tuned = {}
     for row in rows:
-        if row.stage == "tune":
-            tuned.setdefault(row.knobs["kappa"], {})[row.seed] = row.values["regret"]
+        if row.settings["stage"] == "tune":
+            tuned.setdefault(row.settings["knobs"]["kappa"], {})[row.seed] = row.last("regret")
     assert sorted(len(seeds) for seeds in tuned.values()) == [2, 2, 4, 4]
     first = sorted(tuned, key=lambda kappa: tuned[kappa][0] + tuned[kappa][1])
     assert {kappa for kappa, seeds in tuned.items() if len(seeds) == 4} == set(first[:2])
     winner = min(first[:2], key=lambda kappa: np.mean(list(tuned[kappa].values())))
-    reported = [row for row in rows if row.stage == "report" and row.policy == "linucb"]
-    assert {row.seed for row in reported} == {10, 11, 12}
-    assert {row.knobs["kappa"] for row in reported} == {winner}
+    reported = [row for row in rows if row.settings["stage"] == "report" and row.policy == "linucb"]
+    assert {row.seed for row in reported} == {4, 5, 6}
+    assert {row.settings["knobs"]["kappa"] for row in reported} == {winner}
 
 
 def test_the_parquet_file_holds_every_run_once(whole):
     out, rows = whole
     table = read_table(out / "results.parquet").to_pylist()
-    assert [line["regret"] for line in table] == [row.values["regret"] for row in rows]
+    assert [line["regret"] for line in table] == [row.last("regret") for row in rows]
     assert [line["reward_trace"] for line in table] == [row.traces["reward"] for row in rows]
-    assert [json.loads(line["knobs"]) for line in table] == [row.knobs for row in rows]
-    assert [(line["key"], line["stage"], line["seed"]) for line in table] == [(r.key, r.stage, r.seed) for r in rows]
-    assert len({row.key for row in rows}) == len(rows) == 4 * 2 + 2 * 2 + 2 * 3
+    assert [json.loads(line["knobs"]) for line in table] == [row.settings["knobs"] for row in rows]
+    assert [(line["key"], line["stage"], line["seed"]) for line in table] == [
+        (r.settings["key"], r.settings["stage"], r.seed) for r in rows
+    ]
+    assert len({row.settings["key"] for row in rows}) == len(rows) == 4 * 2 + 2 * 2 + 2 * 3
     assert sorted(path.name for path in out.iterdir()) == [".settings", "results.parquet", "runs"]
 
 
@@ -193,9 +196,9 @@ def test_a_second_run_does_only_what_is_missing(whole, tmp_path, monkeypatch):
 
 
 def test_two_policies_that_meet_in_one_setting_share_its_runs(tmp_path):
-    text = TEXT.replace('policy = "random"', 'policy = "linucb"\nknobs = { kappa = 0.3 }')
+    text = TEXT.replace('policy = "random"', 'policy = "linucb"\nname = "fixed"\nknobs = { kappa = 0.3 }')
     rows = run_study(Plan.parse(text.replace("[0.05, 0.3, 1.0, 3.0]", "[0.3]")), tmp_path, workers=1)
-    reported = [(row.policy, row.seed, row.values["regret"]) for row in rows if row.stage == "report"]
+    reported = [(row.policy, row.seed, row.last("regret")) for row in rows if row.settings["stage"] == "report"]
     assert len(reported) == 6
     assert [row[1:] for row in reported[:3]] == [row[1:] for row in reported[3:]]
     assert len(list((tmp_path / "runs").iterdir())) == len(rows) - 3
@@ -218,7 +221,7 @@ def test_a_key_changes_with_everything_that_the_result_depends_on(monkeypatch):
     renamed = msgspec.structs.replace(task, problem=msgspec.structs.replace(bandit, name="another"), metrics=[])
     assert renamed.key == task.key
     keys = {task.key, *(other.key for other in others)}
-    monkeypatch.setattr(parallel, "__version__", "0.0.0")
+    monkeypatch.setattr(parallel, "_sources", lambda: "another")
     assert len(keys | {task.key}) == 8
 
 
@@ -238,7 +241,7 @@ def test_a_setting_that_fails_is_a_result_that_says_why(tmp_path, monkeypatch):
 
 LOGS = """
 metrics = ["ctr"]
-seeds = { tune = [0], report = [1, 2] }
+seeds = { tune = 1, report = 2 }
 [[logs]]
 name = "news"
 tune = ["1", "2"]
@@ -267,14 +270,20 @@ def news(tmp_path_factory):
 def test_knobs_are_tuned_on_some_days_of_a_log_and_reported_on_others(news, tmp_path):
     plan = Plan.load(news)
     rows = run_study(plan, tmp_path / "1", workers=1)
-    days = {stage: {row.day.split("/")[-1] for row in rows if row.stage == stage} for stage in ("tune", "report")}
+    days = {
+        stage: {row.settings["day"].split("/")[-1] for row in rows if row.settings["stage"] == stage}
+        for stage in ("tune", "report")
+    }
     assert days == {"tune": {"1", "2"}, "report": {"3", "4.parquet"}}
-    assert {row.error for row in rows} == {""}
+    assert {row.settings.get("error", "") for row in rows} == {""}
     assert "tuned on 1, 2, reported on 3, 4.parquet" in plan.split
     assert same(run_study(plan, tmp_path / "2", workers=2)) == same(rows)
-    first, second = leaderboard(rows, "ctr", larger=True)
-    mine = [row for row in rows if row.stage == "report" and row.policy == first.policy]
-    by_day = [np.mean([row.values["ctr"] for row in mine if row.day == day]) for day in sorted({r.day for r in mine})]
+    first, second = leaderboard(rows, "ctr")
+    mine = [row for row in rows if row.settings["stage"] == "report" and row.policy == first.policy]
+    by_day = [
+        np.mean([row.last("ctr") for row in mine if row.settings["day"] == day])
+        for day in sorted({r.settings["day"] for r in mine})
+    ]
     assert (first.mean, first.half) == pytest.approx(interval(by_day))  # two days are two samples, not four
     assert second.mean <= first.mean
 
@@ -375,9 +384,9 @@ def test_the_folder_of_another_study_is_refused_unless_it_is_to_be_extended(whol
     text = TEXT.replace("[0.05, 0.3, 1.0, 3.0]", "0.3")
     run_study(Plan.parse(text), tmp_path, workers=1)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
-    other = Plan.parse(text.replace("count = 3", "count = 4"))
+    other = Plan.parse(text.replace("report = 3", "report = 4"))
     with pytest.raises(
-        SettingsError, match=r"holds results of other settings \(seeds.report.count was 3, is 4\)\. Pass another folder"
+        SettingsError, match=r"holds results of other settings \(seeds.report was 3, is 4\)\. Pass another folder"
     ):
         run_study(other, tmp_path, workers=1)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == before
@@ -386,4 +395,4 @@ def test_the_folder_of_another_study_is_refused_unless_it_is_to_be_extended(whol
     runs = [path for path in before if path.parent.name == "runs"]
     assert len(runs) == 6
     assert all(path.stat().st_mtime_ns == before[path] for path in runs)
-    assert run_study(Plan.parse(text.replace("count = 3", "count = 4").replace("100", "90")), tmp_path, workers=1)
+    assert run_study(Plan.parse(text.replace("report = 3", "report = 4").replace("100", "90")), tmp_path, workers=1)

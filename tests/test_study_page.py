@@ -8,9 +8,8 @@ import sys
 
 import pytest
 
-from driftls.report import html
+from driftls.report import html, of_runs
 from driftls.study import Plan
-from driftls.study.page import page_of
 from test_study import TEXT
 from test_study_results import row
 
@@ -22,7 +21,7 @@ def page():
     rows += [
         row("linucb", s, 9.0 * k + s, stage="tune", kappa=k) for k, seeds in ((0.3, 4), (3.0, 2)) for s in range(seeds)
     ]
-    return page_of(Plan.parse(TEXT.replace(', "reward"', "")), rows)
+    return of_runs(rows, lead=Plan.parse(TEXT).split)
 
 
 def items(page):
@@ -34,7 +33,7 @@ def test_the_leaderboard_has_intervals_and_differences(page):
     assert first[:4] == ["linucb", "kappa = 0.3", "16.0 ± 2.5", ""]
     assert second[0] == "random"
     assert second[3].startswith("96.0 ± ")
-    assert "linucb has the best regret" in page.sections[0].found
+    assert "linucb has the best regret" in page.sections[0].findings[0].text
 
 
 def test_curves_and_knobs_are_drawn(page):
@@ -54,7 +53,7 @@ def test_the_split_is_told(page):
 
 def test_the_page_is_whole(page):
     text = html(page)
-    assert text.count("<svg") == len(page.figures) == 2
+    assert text.count("<svg") == 1 + len(page.figures) == 3  # one beside the finding
 
 
 def test_the_command_writes_results_and_a_report(tmp_path):

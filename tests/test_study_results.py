@@ -1,4 +1,4 @@
-"""What is said from the rows of a study: leaders, costs and knobs."""
+"""What is said from runs: leaders, costs and knobs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from driftls.study.results import Row, effects, leaderboard
+from driftls.report import of_runs
+from driftls.report.runs import leaderboard
+from driftls.run import Run
 
 
 def row(policy, seed, regret, *, stage="report", cost=1.0, error="", **knobs):
-    return Row(
-        stage=stage, problem="p", policy=policy, knobs=knobs, seed=seed, rounds=2, points=[1, 2],
-        traces={"regret": [0.0, regret]}, microseconds=cost,
-        key=f"{policy}{seed}{knobs}", error=error,
+    settings = {"stage": stage, "knobs": knobs, "day": "", **({"error": error} if error else {})}
+    return Run(
+        problem="p", policy=policy, seed=seed, rounds=2, points=[1, 2], settings=settings, partial=bool(error),
+        traces={"regret": [] if error else [0.0, regret]}, seconds={"play": 2e-6 * cost},
     )  # fmt: skip
 
 
@@ -25,10 +27,10 @@ def test_the_leaderboard_pairs_seeds_and_counts_failures():
     a, b = 5 + luck, 6 + luck + 0.1 * rng.normal(size=8)
     rows = [row("a", s, a[s]) for s in range(8)] + [row("b", s, b[s]) for s in reversed(range(8))]
     rows += [row("c", 0, 9.0), row("c", 1, math.nan, error="diverged")]
-    first, second, third = leaderboard(rows, "regret", larger=False)
+    first, second, third = leaderboard(rows, "regret")
     assert (first.policy, second.policy, third.policy) == ("a", "b", "c")
     assert second.difference == pytest.approx(np.mean(b - a), rel=1e-12)
-    assert second.p == pytest.approx(ttest_rel(b, a).pvalue, rel=1e-6)
+    assert second.p == pytest.approx(2 * ttest_rel(b, a).pvalue, rel=1e-6)  # of two tests
     assert second.difference_half < 0.2 * second.half  # luck that both share is taken out
     assert (third.runs, third.failed, math.isnan(third.p)) == (2, 1, True)
     assert (second.told_apart, third.told_apart) == (True, False)
@@ -41,9 +43,6 @@ def test_the_effect_of_a_knob_is_the_mean_over_the_others():
         for k in (1.0, 2.0)
         for r in (3.0, 5.0)
     ]
-    found = {
-        (knob, value): np.mean(runs)
-        for (_, _, knob), values in effects(rows, "regret").items()
-        for value, runs in values.items()
-    }
-    assert found == {("k", 1.0): 14.0, ("k", 2.0): 24.0, ("r", 3.0): 18.0, ("r", 5.0): 20.0}
+    drawn = [item for item in of_runs([*rows, row("a", 2, 1.0)]).sections[0].items if item.title.startswith("a: ")]
+    found = {(item.title, dot.label): dot.value for item in drawn for dot in item.dots}
+    assert found == {("a: k", "1"): 14.0, ("a: k", "2"): 24.0, ("a: r", "3"): 18.0, ("a: r", "5"): 20.0}

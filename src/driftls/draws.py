@@ -30,11 +30,11 @@ def generator_of(seed: Seed) -> np.random.Generator:
 
 
 class Draws:
-    """A reproducible, saveable stream of uniforms on [0, 1).
+    """A reproducible, saveable stream of uniforms on [0, 1): kernels read `tape` from `cursor` on, and move it.
 
-    >>> a, b = Draws(7), Draws(7)
-    >>> bool((np.concatenate([a.take(3), a.take(9)]) == b.take(12)).all())
-    True
+    >>> draws = Draws(7, size=4)
+    >>> draws.ready(2), draws.tape[draws.cursor[0]] == np.random.default_rng(7).random()
+    (4, np.True_)
     """
 
     def __init__(self, seed: Seed = None, size: int = TAPE) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from driftls import logs, parallel
 from driftls.errors import DimensionError, InputError, SettingsError
-from driftls.features import FeatureMap, UserArmCrosses, from_header
+from driftls.features import FeatureMap, UserArmCrosses
 from driftls.history import History
 from driftls.inputs import checked_csr
 from driftls.log_replay.arms import shown
@@ -25,7 +25,7 @@ from driftls.policies import DisjointLinUCB, Policy, SharedPolicy
 from driftls.trackers import CD, RAW, RLS, Tracker
 from driftls.widths import DiagonalWidth
 
-__all__ = ["Fit", "fit", "shown_rows", "with_articles"]
+__all__ = ["Fit", "fit", "shown_rows"]
 
 Array = NDArray[np.float64]
 Rows = Iterable[Any]  # of (X, y) or (X, y, ids)
@@ -83,8 +83,8 @@ def fit(
         Over `RLS` or `CD`, which keep sums. At most 5,000 features: the sums take d^2.
     shards, read
         `read(shard)` gives blocks (X, y) of a shard, where the task runs, or (X, y, ids) where each arm id has a model
-        of its own. Both can be pickled. Without `read`, shards are files of a log, and the policy's features make rows
-        of what they show.
+        of its own. Both can be pickled. Without `read`, shards are files of a log, and the policy's features (of a given
+        length) make rows of what they show.
     workers, cluster
         As in `driftls.parallel.parallel_map`.
     progress : function, optional
@@ -100,15 +100,15 @@ def fit(
     >>> found.rows, found.policy.theta.round(2)
     (2000, array([1., 2., 3.]))
     """
-    _check(policy, policy.dim)
-    by_id, dim, known = isinstance(policy, DisjointLinUCB), policy.dim, None
+    _check(policy)
+    by_id, dim, features = isinstance(policy, DisjointLinUCB), policy.dim, policy.features
     if read is None:
-        if policy.features is None:
-            raise SettingsError("fit needs `read`, or a policy that was built with features=, for files of a log.")
-        known = with_articles(policy.features, shards, disjoint=by_id)
-        dim = max(known.dim, dim) if known.grows else dim
-        _check(policy, dim)
-        read = partial(shown_rows, features=known, disjoint=by_id)
+        if features is None or features.grows or isinstance(features, UserArmCrosses):
+            raise SettingsError(
+                "fit needs `read`, or a policy with features that number names alike in every file, such as "
+                f"features=Features(4096); got {features!r}."
+            )
+        read = partial(shown_rows, features=features, disjoint=by_id)
     work = partial(_sums, read=read, dim=dim, by_id=by_id)
     total: dict[Any, Sums] = defaultdict(partial(Sums, dim))
     for of_shard in parallel.in_order(parallel.parallel_map(work, list(shards), workers=workers, cluster=cluster)):
@@ -118,40 +118,31 @@ def fit(
             progress(sum(sums.n for sums in of_shard.values()))
     if not total:
         raise SettingsError("there is nothing to fit: the shards hold no rows. Check the path.")
-    if policy.features is not None and known is not None:  # now that every shard was read
-        policy.features.follow(known.to_header())
-    policy.grow(dim)
     for name, sums in total.items():
         policy.warm(*([name] if by_id else []), **_told(policy.tracker, sums))
     return Fit(policy, sum(sums.n for sums in total.values()))
 
 
-def _check(policy: SharedPolicy | DisjointLinUCB, dim: int) -> None:
-    tracker, width = policy.tracker, policy.width
+def _check(policy: SharedPolicy | DisjointLinUCB) -> None:
+    tracker, width, advice = (
+        policy.tracker,
+        policy.width,
+        "Or learn block after block: policy.tracker.partial_fit(X, y).",
+    )
     if len(tracker) or getattr(policy, "_auto", False) or getattr(policy, "ids", None):
         raise SettingsError("fit needs an unused policy whose tracker is given, not chosen at the first arms.")
-    if getattr(tracker, "discount", 1.0) < 1.0:
-        raise SettingsError("a discount counts rows by their order, which shards do not have. Fit without a discount.")
-    if not isinstance(tracker, RLS | CD) or type(tracker.history) is not History:  # which keeps no rows
+    plain = isinstance(tracker, RLS | CD) and type(tracker.history) is History  # which keeps no rows
+    if plain and not isinstance(width, DiagonalWidth) and width.own_sums(tracker):
+        raise SettingsError(f"{width!r} has to see every row in turn, and sums have none. Use linucb or linucb-exact.")
+    if not plain or getattr(tracker, "discount", 1.0) < 1.0 or tracker.scale or tracker.intercept:
         raise SettingsError(
-            f"fit needs a tracker that keeps sums and no rows, RLS or CD, got {tracker!r}. Others learn block after block: "
-            "policy.tracker.partial_fit(X, y)."
+            "fit adds up sums of rows as they are: it needs RLS or CD without a history or discount, with scale=False and "
+            f"intercept=False, as linucb and linucb-exact of the registry have; got {tracker!r}. {advice}"
         )
-    if not isinstance(width, DiagonalWidth) and width.own_sums(tracker):
+    if policy.dim > MOST_FEATURES:
         raise SettingsError(
-            f"{width!r} has to see every row in turn, and sums have none. Use linucb or linucb-exact, or learn the rows "
-            "through the policy."
-        )
-    if tracker.scale or tracker.intercept:
-        raise SettingsError(
-            "fit takes sums of rows as they are, and this tracker measures features in units that it finds on its way. "
-            "Build it with scale=False, intercept=False, and give the rows a constant; or take linucb or linucb-exact of "
-            "the registry."
-        )
-    if dim > MOST_FEATURES:
-        raise SettingsError(
-            f"fit takes sums of size d^2, so at most {MOST_FEATURES:,} features, got {dim:,}. Use hashed "
-            "features of a smaller width, or learn block after block: policy.tracker.partial_fit(X, y)."
+            f"fit takes sums of size d^2, so at most {MOST_FEATURES:,} features, got {policy.dim:,}. Use hashed features of "
+            f"a smaller width. {advice}"
         )
 
 
@@ -167,16 +158,6 @@ def shown_rows(
         yield rows, block.reward, ids
 
 
-def with_articles(features: FeatureMap, paths: Sequence[str], *, disjoint: bool = False) -> FeatureMap:
-    """A copy that knows every article or name that the log shows, so that all shards number them alike; others as they are."""
-    if features.grows or isinstance(features, UserArmCrosses):
-        features = from_header(features.to_header())
-        for path in paths:
-            for _ in shown_rows(path, features, disjoint=disjoint):
-                pass
-    return features
-
-
 # -- sums of a shard, where it is read ---------------------------------------------------------------------------------
 
 
@@ -184,8 +165,6 @@ def _sums(shard: Any, *, read: Callable[[Any], Rows], dim: int, by_id: bool) -> 
     """One pass over a shard: sums for each arm id, or one alone."""
     total: dict[Any, Sums] = defaultdict(partial(Sums, dim))
     for block, y, *ids in read(shard):
-        if sp.issparse(block) and block.shape[1] < dim:  # a policy that grows has room for more names
-            block = sp.csr_array((block.data, block.indices, block.indptr), shape=(block.shape[0], dim))
         X, y = _checked(block, y, dim)
         of_all = [(None, slice(None))] if len(y) else []
         for name, rows in _groups(ids[0]) if by_id else of_all:

@@ -1,4 +1,4 @@
-"""Parallel map over processes or a Dask cluster, and a folder of cached results.
+"""Parallel map over processes or a Dask cluster, by joblib and Dask; and results that are kept in a folder.
 
 A job is small, and reads its data where it runs. Every job has one thread, wherever it runs: sums of BLAS then come out
 the same to the bit, and threads do not multiply.
@@ -11,30 +11,27 @@ import hashlib
 import os
 import signal
 import threading
-from collections import deque
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from queue import Empty
 from time import sleep
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from driftls import __version__
+import driftls
 from driftls.errors import DriftlsError, FileFormatError, SettingsError, missing_extra
 from driftls.persistence import atomic, make_folder
 
-__all__ = ["Cached", "claim_folder", "file_digest", "in_order", "key_of", "parallel_map"]
+__all__ = ["cached_map", "claim_folder", "file_digest", "in_order", "key_of", "parallel_map"]
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]  # jobs done, of how many
 
-PULSE = 1.0  # seconds after which it is asked whether the workers still live
-DEATHS = 3  # of workers under one job, after which it is given up
+DEATHS = 3  # of workers without a result in between, after which it is given up
 PATIENCE = 10.0  # seconds, for a scheduler to answer
 PIECES, PIECE = 64, 1 << 16  # of a file, that make its digest
 _ONE = threading.Lock()  # a worker of Dask may have several threads, but a limit of threads holds for its process
@@ -73,7 +70,7 @@ def parallel_map(
     elif count > 1:
         yield from _in_processes(function, jobs, count)
     else:
-        yield from ((number, _alone(function, job)) for number, job in enumerate(jobs))
+        yield from (_alone(function, number, job) for number, job in enumerate(jobs))
 
 
 def in_order(numbered: Iterable[tuple[int, Result]]) -> Iterator[Result]:
@@ -92,51 +89,38 @@ def in_order(numbered: Iterable[tuple[int, Result]]) -> Iterator[Result]:
 
 
 def _in_processes(function: Callable[[Job], Result], jobs: Sequence[Job], count: int) -> Iterator[tuple[int, Result]]:
-    """On this machine. Processes stay a while for the next call; those that are killed are replaced, and jobs repeated."""
-    from joblib.externals.loky import get_reusable_executor
-    from joblib.externals.loky.process_executor import BrokenProcessPool
+    """On this machine. Processes stay a while for the next call; when one is killed, what has no result is done again."""
+    from joblib import Parallel, delayed, parallel_config
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    todo, deaths = deque(range(len(jobs))), [0] * len(jobs)
-    running: dict[Future[Result], int] = {}
-    pool = None
-    try:
-        while todo or running:
-            pool = get_reusable_executor(count, timeout=60, initializer=_end_with, initargs=(os.getpid(),), env=one)
-            with suppress(BrokenProcessPool):  # just now: those under way say so, too
-                # under whom a worker died waits for all others, then runs alone: so it is known who kills
-                while todo and len(running) < (1 if deaths[todo[0]] else count):
-                    running[pool.submit(_alone, function, jobs[todo[0]])] = todo[0]
-                    todo.popleft()
-            done = wait(running, timeout=PULSE, return_when=FIRST_COMPLETED).done
-            if not done and any(not process.is_alive() for process in list(pool._processes.values())):
-                # what is handed over just when a worker dies can be lost without a word: all of it is done again
-                _end(pool)
-                done = set(running)
-            for future in done:
-                number, error = running.pop(future), future.exception() if future.done() else BrokenProcessPool()
-                if isinstance(error, BrokenProcessPool):
-                    deaths[number] += 1
-                    if deaths[number] == DEATHS:
-                        raise _killed(number)
-                    todo.append(number)
-                    continue
-                if type(error).__name__ == "PicklingError":  # loky's words for it say nothing of a user's function
-                    raise SettingsError(
-                        f"a function or job cannot be sent to another process ({error}). Pass workers=1."
-                    )
-                yield number, future.result()
-    finally:
-        if running and pool is not None:  # left early, for an error or Ctrl-C: nobody wants what is under way
-            _end(pool, wait=True)
-
-
-def _end(pool: Any, wait: bool = False) -> None:
-    """Kill the workers. What was not handed out yet goes first: loky's thread would look for it in vain, and say so."""
-    with suppress(Empty):
-        while True:
-            pool._work_ids.get_nowait()
-    pool.shutdown(wait=wait, kill_workers=True)
+    left, deaths = dict(enumerate(jobs)), 0
+    while left and deaths < DEATHS:
+        with parallel_config("loky", inner_max_num_threads=1, initializer=_end_with, initargs=(os.getpid(),)):
+            # no queue, which loky's thread would miss when workers end; the last time one by one, so it is known who kills
+            ahead = count if deaths < DEATHS - 1 else 1
+            engine = Parallel(count, batch_size=1, pre_dispatch=ahead, return_as="generator_unordered", max_nbytes=None)
+            results = engine(delayed(_alone)(function, number, job) for number, job in list(left.items()))
+        try:
+            for number, result in results:
+                del left[number]
+                deaths = 0
+                yield number, result
+        except TerminatedWorkerError:
+            deaths += 1
+            for number in list(left)[
+                : count if deaths == 1 else 1
+            ]:  # among which it died: last, so that no job keeps all others waiting
+                left[number] = left.pop(number)
+        except Exception as error:
+            if type(error).__name__ != "PicklingError":  # joblib's words for it say nothing of a user's function
+                raise
+            told = f"a function or job cannot be sent to another process ({error}). Pass workers=1."
+            raise SettingsError(told) from None
+        finally:
+            with warnings.catch_warnings(action="ignore"):  # left early, nobody wants what is under way
+                results.close()
+    if left:
+        raise _killed(next(iter(left)))
 
 
 def _on_cluster(function: Callable[[Job], Result], jobs: Sequence[Job], address: str) -> Iterator[tuple[int, Result]]:
@@ -155,30 +139,28 @@ def _on_cluster(function: Callable[[Job], Result], jobs: Sequence[Job], address:
     except (OSError, ValueError) as error:
         raise SettingsError(f"no scheduler answers at {address}. Start one with: dask scheduler") from error
     with Client(address, set_as_default=False) as client:
-        futures = client.map(partial(_alone, function), jobs, pure=False)
-        numbers = {future: number for number, future in enumerate(futures)}
+        futures = client.map(partial(_alone, function), range(len(jobs)), jobs, pure=False)
         try:
             for future in as_completed(futures, loop=client.loop):
-                yield numbers[future], future.result()
-                del numbers[future]
+                yield future.result()
                 future.release()
         except KilledWorker:
-            raise _killed(numbers[future]) from None
+            raise _killed(futures.index(future)) from None
         except (CancelledError, OSError) as error:
             raise DriftlsError(
                 f"the scheduler at {address} is gone ({type(error).__name__}). What had finished is kept: "
                 "start the cluster again, then the command."
             ) from None
         finally:
-            client.cancel(list(numbers))
+            client.cancel(futures)
 
 
-def _alone(function: Callable[[Job], Result], job: Job) -> Result:
+def _alone(function: Callable[[Job], Result], number: int, job: Job) -> tuple[int, Result]:
     """One job on one thread."""
     from threadpoolctl import threadpool_limits
 
     with _ONE, threadpool_limits(1):
-        return function(job)
+        return number, function(job)
 
 
 def _end_with(parent: int) -> None:
@@ -194,8 +176,8 @@ def _end_with(parent: int) -> None:
         threading.Thread(target=watch, daemon=True).start()
 
 
-def _killed(number: int) -> DriftlsError:
-    told = f"job {number} was given up: {DEATHS} workers were killed while they did it, most often for want of memory."
+def _killed(job: int) -> DriftlsError:
+    told = f"job {job} was given up: {DEATHS} workers were killed while they did it, most often for want of memory."
     return DriftlsError(f"{told} What had finished is kept: run it again, with fewer workers or smaller jobs.")
 
 
@@ -223,60 +205,45 @@ def _json(value: Any, order: Literal["sorted"] | None = None) -> bytes:
     return msgspec.json.encode(value, enc_hook=hook, order=order)
 
 
-class Cached(Generic[Result]):
-    """A folder of results, each under the hash of all that it depends on (see `key_of`).
+def cached_map(
+    function: Callable[[Job], Result],
+    jobs: Mapping[str, Job],
+    folder: Path,
+    *,
+    workers: int = -1,
+    cluster: str | None = None,
+    progress: Progress = lambda done, of: None,
+    load: Callable[[Path], Result] = _load_json,
+    save: Callable[[Result, Path], None] = _save_json,
+) -> dict[str, Result]:
+    """Results of all jobs by key, a hash of all that a result depends on (see `key_of`).
 
-    `load(path)` and `save(result, path)` are JSON's if not given. What cannot be read is done again.
+    Each is kept in the folder under its key, as JSON if `load(path)` and `save(result, path)` are not given. What is
+    there is not done again, but what cannot be read is; new ones are kept as they finish.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     cached = Cached(folder)
-    ...     first = cached.map(abs, {"a": -2, "b": 3}, workers=1)
-    ...     again = cached.map(print, {"a": -2}, workers=1)  # is there, and not printed
+    ...     first = cached_map(abs, {"a": -2, "b": 3}, Path(folder), workers=1)
+    ...     again = cached_map(print, {"a": -2}, Path(folder), workers=1)  # is there, and not printed
     >>> first, again
     ({'a': 2, 'b': 3}, {'a': 2})
     """
-
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        load: Callable[[Path], Result] = _load_json,
-        save: Callable[[Result, Path], None] = _save_json,
-    ) -> None:
-        self.folder, self._load, self._save = Path(folder), load, save
-
-    def path(self, key: str) -> Path:
-        """Where a result is kept."""
-        return self.folder / f"{key}.json"
-
-    def map(
-        self,
-        function: Callable[[Job], Result],
-        jobs: Mapping[str, Job],
-        *,
-        workers: int = -1,
-        cluster: str | None = None,
-        progress: Progress | None = None,
-    ) -> dict[str, Result]:
-        """Results of all jobs by key: those that are there are not done again, new ones are kept as they finish."""
-        found: dict[str, Result] = {}
-        for key in jobs:
-            with suppress(FileNotFoundError, FileFormatError):  # which costs a job, not all of them
-                found[key] = self._load(self.path(key))
-        todo = [key for key in jobs if key not in found]
-        tell = progress or (lambda done, of: None)
-        tell(len(found), len(jobs))
-        make_folder(self.folder)
-        with closing(parallel_map(function, [jobs[key] for key in todo], workers=workers, cluster=cluster)) as results:
-            for number, result in results:
-                path = self.path(todo[number])
-                self._save(result, path)
-                found[todo[number]] = self._load(path)  # what it will be when it is read again
-                tell(len(found), len(jobs))
-        return {key: found[key] for key in jobs}
+    found: dict[str, Result] = {}
+    paths = {key: folder / f"{key}.json" for key in jobs}
+    for key, path in paths.items():
+        with suppress(FileNotFoundError, FileFormatError):  # which costs a job, not all of them
+            found[key] = load(path)
+    todo = [key for key in jobs if key not in found]
+    progress(len(found), len(jobs))
+    make_folder(folder)
+    with closing(parallel_map(function, [jobs[key] for key in todo], workers=workers, cluster=cluster)) as results:
+        for number, result in results:
+            save(result, paths[todo[number]])
+            found[todo[number]] = load(paths[todo[number]])  # what it will be when it is read again
+            progress(len(found), len(jobs))
+    return {key: found[key] for key in jobs}
 
 
 def claim_folder(folder: str | os.PathLike[str], settings: Mapping[str, Any], *, extend: bool = False) -> Path:
@@ -315,14 +282,19 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def key_of(*parts: Any) -> str:
-    """A hash of parts that JSON can hold, the version and the kernels.
+    """A hash of parts that JSON can hold, and of the library: defaults change, and so do results.
 
     >>> key_of("a", {"b": 1, "c": 2}) == key_of("a", {"c": 2, "b": 1}) != key_of("a", {"b": 1})
     True
     """
-    from driftls.compiling.objects import source_digest
+    return hashlib.blake2b(_json([_sources(), *parts], "sorted"), digest_size=16).hexdigest()
 
-    return hashlib.blake2b(_json([__version__, source_digest(), *parts], "sorted"), digest_size=16).hexdigest()
+
+@cache
+def _sources() -> str:
+    """A digest of each file of the library."""
+    files = sorted(Path(driftls.__path__[0]).rglob("*.py"))
+    return hashlib.blake2b(b"".join(hashlib.blake2b(file.read_bytes()).digest() for file in files)).hexdigest()
 
 
 def file_digest(path: str | os.PathLike[str]) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from driftls.errors import SettingsError, missing_extra
 from driftls.inputs import as_whole, checked_csr
 from driftls.schedules import ridge as total_ridge
-from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
+from driftls.trackers import CD, GD, RAW, RLS, SAG, SAGA, SVRG, Diagonal, Tracker
 from driftls.trackers.settings import flag
 
 try:
@@ -23,9 +23,7 @@ except ImportError:
 
 __all__ = ["DriftingLeastSquares"]
 
-SOLVERS: dict[str, type[Tracker]] = {
-    kind.__name__.lower(): kind for kind in (SAGA, SAG, SVRG, GD, CD, Diagonal, RLS, OLS)
-}
+SOLVERS: dict[str, type[Tracker]] = {kind.__name__.lower(): kind for kind in (SAGA, SAG, SVRG, GD, CD, Diagonal, RLS)}
 DRAWING = ("saga", "sag", "svrg", "gd")
 STEPPING = (*DRAWING, "cd")
 
@@ -39,17 +37,15 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    solver : {"saga", "sag", "svrg", "gd", "cd", "diagonal", "rls", "ols"}
+    solver : {"saga", "sag", "svrg", "gd", "cd", "diagonal", "rls"}
         The tracker, see `driftls.trackers`. "saga" costs O(nnz) a step; "cd" is closer and keeps d^2 numbers; "rls"
-        and "ols" are exact at O(d^2) a row; "diagonal" is cheapest, and right where features rarely overlap.
-    ridge : float, optional
-        Total ridge, whatever the number of rows (`alpha` of sklearn.linear_model.Ridge). 1 by default; "ols" has
-        none. It applies to the intercept too, as the coefficient of a constant feature: where y lies far from 0,
-        subtract its mean (TransformedTargetRegressor) or lower the ridge.
-    steps : int, optional
-        Inner steps a row of `partial_fit`; by default the tracker's own. "diagonal", "rls" and "ols" take none.
+        is exact at O(d^2) a row; "diagonal" is cheapest, and right where features rarely overlap.
+    ridge : float
+        Total ridge, whatever the number of rows (`alpha` of sklearn.linear_model.Ridge). It applies to the intercept
+        too, as the coefficient of a constant feature: where y lies far from 0, subtract its mean
+        (TransformedTargetRegressor) or lower the ridge.
     passes : int
-        `fit` takes steps * passes inner steps a row. A `partial_fit` that follows a `fit` goes on at the same pace.
+        `fit` takes so many times the tracker's own inner steps a row. A `partial_fit` that follows goes on at that pace.
     fit_intercept : bool
         Append a constant feature.
     random_state : int, RandomState or None
@@ -77,15 +73,13 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self,
         solver: str = "saga",
         *,
-        ridge: float | None = None,
-        steps: int | None = None,
+        ridge: float = 1.0,
         passes: int = 8,
         fit_intercept: bool = True,
         random_state: Any = None,
     ) -> None:
         self.solver = solver
         self.ridge = ridge
-        self.steps = steps
         self.passes = passes
         self.fit_intercept = fit_intercept
         self.random_state = random_state
@@ -139,20 +133,12 @@ class DriftingLeastSquares(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         solver = self.solver
         if not isinstance(solver, str) or solver not in SOLVERS:
             raise SettingsError(f"solver must be one of {', '.join(SOLVERS)}, got {solver!r}.")
-        ridge = 1.0 if self.ridge is None else self.ridge
-        if not (isinstance(ridge, int | float | np.number) and 0.0 <= ridge < np.inf):
-            raise SettingsError(f"ridge must be a number of at least 0, got {ridge!r}.")
-        if solver == "ols" and self.ridge:
-            raise SettingsError(f"solver='ols' has no ridge, got ridge={self.ridge!r}. Use solver='rls', or drop it.")
-        if self.steps is not None and solver not in STEPPING:
-            raise SettingsError(f"solver={solver!r} takes no inner steps, got steps={self.steps!r}. Drop it.")
-        settings: dict[str, Any] = dict(RAW)  # the ridge is scikit-learn's: of the features as they are
-        if solver != "ols":
-            settings["regularisation"] = total_ridge(float(ridge))
+        if not (isinstance(self.ridge, int | float | np.number) and 0.0 <= self.ridge < np.inf):
+            raise SettingsError(f"ridge must be a number of at least 0, got {self.ridge!r}.")
+        # the ridge is scikit-learn's: of the features as they are
+        settings: dict[str, Any] = {"regularisation": total_ridge(float(self.ridge)), **RAW}
         if solver in DRAWING:
             settings["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if self.steps is not None:
-            settings["steps"] = self.steps
         tracker = SOLVERS[solver](dim, **settings)
         return SOLVERS[solver](dim, **settings | {"steps": passes * tracker.steps}) if solver in STEPPING else tracker
 

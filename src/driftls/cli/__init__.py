@@ -61,8 +61,8 @@ def root(
     \b
     Examples:
       driftls reproduce --quick --out demo
-      driftls simulate --policy linucb,flinucb-saga,random --out runs
-      driftls report runs
+      driftls simulate --policy linucb,flinucb-saga,random --out simulated
+      driftls replay day.gz --policy linucb-auto --policy random --out runs
     """  # noqa: D301  (a backspace keeps the lines of a paragraph apart)
     if version:
         typer.echo(f"driftls {__version__}")

@@ -23,11 +23,13 @@ except ImportError:
 if TYPE_CHECKING:
     from driftls.features import FeatureMap
     from driftls.logs import Log
+    from driftls.report.model import Page
 
 __all__ = [
     "POLICIES", "R6B_FEATURES", "AsJson", "Cluster", "Dim", "FeatureKind", "Figures", "FirstSeed", "Kappa",
     "LogPaths", "OnError", "Propensity", "Reward", "Seed", "Shown", "Width", "Workers", "app", "counting",
-    "features_of", "opened", "policy_of", "print_result", "print_table", "telling", "typer", "whole",
+    "features_of", "opened", "policy_of", "print_boards", "print_result", "print_table", "tell_skipped",
+    "telling", "typer", "whole",
 ]  # fmt: skip
 
 R6B_FEATURES = 136
@@ -113,6 +115,12 @@ def policy_of(name: str, features: FeatureMap, disjoint: bool, kappa: float | No
     return made
 
 
+def tell_skipped(log: Log) -> None:
+    """Lines that were broken, on stderr: each once, however often the log was read."""
+    for example in dict.fromkeys(log.counts.examples):
+        typer.echo(f"Skipped: {example}", err=True)
+
+
 # -- results on stdout -------------------------------------------------------------------------------------------------
 
 
@@ -131,6 +139,17 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *notes: str,
     console.print(table)
     for note in ("", *notes) if notes else ():
         console.print(note)
+
+
+def print_boards(page: Page) -> None:
+    """The leaderboards of a page of runs: of all traces the one that decides, and no column without anything."""
+    for section in page.sections:
+        columns = list(zip(*section.items[0].cells()))
+        head, *cells = zip(*(column for column in (*columns[:3], *columns[-4:]) if any(column[1:])))
+        found = [f"{finding.question}: {finding.text}" for finding in section.findings] or [section.title]
+        typer.echo(f"{found[0]}\n")
+        print_table(head, cells, words=1 + ("knobs" in head))
+        typer.echo()
 
 
 def print_result(as_json: bool, result: Any, *lines: str) -> None:

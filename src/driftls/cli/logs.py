@@ -10,7 +10,7 @@ from driftls.cli import common
 from driftls.cli.common import AsJson, LogPaths, OnError, app, counting, print_result, print_table, typer, whole
 
 if TYPE_CHECKING:
-    from driftls.logs.inspect import Summary, Uniformity
+    from driftls.logs.inspect import Summary
 
 ADVICE = {
     "uniform": "matched lines can be counted",
@@ -71,8 +71,7 @@ def convert(
     with counting(out.name, lambda lines: log.share) as report:
         write_parquet(log, out, progress=report)
     files = sorted(out.rglob("*.parquet")) if out.is_dir() else [out]
-    for example in log.counts.examples:
-        typer.echo(f"Skipped: {example}", err=True)
+    common.tell_skipped(log)
     wrote = f"Wrote {log.counts.events:,} of {log.counts.lines:,} lines of {log.format} to {out}."
     following = f"Next: driftls inspect {out}, which says how to replay it."
     print_result(as_json, {"format": log.format, **asdict(log.counts), "files": files}, wrote, following)
@@ -138,17 +137,9 @@ def _rows(s: Summary) -> list[tuple[str, str]]:
         ("arm features", str(s.arm_features or "no")),
         ("truth", "yes" if s.truth else "no"),
         ("propensities", propensity),
-        ("uniform by position", _test(shown.uniform_positions)),
-        ("uniform by arm", _test(shown.uniform_arms)),
         ("replay", f"{ADVICE[shown.kind]}: {shown.reason}"),
         ("warning", f"{shown.doubt}: no estimate that rests on them can be trusted" if shown.doubt else ""),
         *(("broken", example) for example in s.examples),
     ]
     unknown = {"time", "user features", "arm features"} if s.format == "table" else set()  # visitors are dicts there
     return [(name, text) for name, text in rows if text and name not in unknown]
-
-
-def _test(found: Uniformity | None) -> str:
-    if found is None:
-        return "too few lines to say"
-    return f"p = {found.p:.3g} (chi-square {found.statistic:.1f}, {found.degrees:.1f} degrees of freedom)"

@@ -1,16 +1,15 @@
-"""`driftls replay`, `simulate` and `report`: policies are played, and what came out is compared."""
+"""`driftls replay` and `report`: policies are played over a log, and what came out is compared."""
 
 from __future__ import annotations
 
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from driftls.cli import common
 from driftls.cli.common import AsJson, app, counting, print_result, print_table, typer, whole
 
 if TYPE_CHECKING:
-    from driftls.logs.log import Log
     from driftls.run import Run
 
 INTERRUPTED = 130
@@ -77,7 +76,7 @@ def replay(
 
     from driftls.log_replay import replay as run_replay
     from driftls.offpolicy import estimate
-    from driftls.parallel import claim_folder, key_of
+    from driftls.parallel import claim_folder, file_digest, key_of
     from driftls.policies.registry import load
     from driftls.run import described
 
@@ -100,11 +99,11 @@ def replay(
                 found[name] = estimate(one, log, features=own, limit=limit, progress=report)
         told = {"format": log.format, "policies": {name: asdict(one) for name, one in found.items()}}
         print_result(as_json, told, *(f"{name}: {one}" for name, one in found.items()))
-        _tell_skipped(log)
+        common.tell_skipped(log)
         return
     asked: dict[str, Any] = {"seed": seed, "delay": delay, "limit": limit}
     command = {
-        "log": _files(paths),
+        "log": [[path.name, file_digest(path)] for path in paths],
         "features": described(kind),
         "kappa": kappa,
         "metrics": sorted(metric or []),
@@ -127,21 +126,10 @@ def replay(
         print_result(as_json, {"format": log.format, "partial": partial, "policies": rows, "files": files})
     else:
         _table(rows, f"Next: driftls report {out}" if out else "Next: --out runs keeps runs and policies.")
-    _tell_skipped(log)
+    common.tell_skipped(log)
     if partial:
         typer.echo("driftls: interrupted; these are the results so far.", err=True)
         raise typer.Exit(INTERRUPTED)
-
-
-def _tell_skipped(log: Log) -> None:
-    for example in dict.fromkeys(log.counts.examples):  # each once, however often the log was read
-        typer.echo(f"Skipped: {example}", err=True)
-
-
-def _files(paths: list[Path]) -> list[list[Any]]:
-    """The names and sizes of all files of a log."""
-    found = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-    return [[file.name, file.stat().st_size] for file in found if file.is_file()]
 
 
 def _of_replay(run: Run) -> dict[str, Any]:
@@ -183,104 +171,6 @@ def _number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.5f}"
 
 
-@app.command(epilog=common.POLICIES)
-def simulate(
-    policy: Annotated[str, typer.Option(metavar="A,B,...", help="Names of policies, as below.")],
-    kind: Annotated[
-        Literal["fixed-arms", "churning-pool", "fresh-contexts"],
-        typer.Option("--bandit", help="Where the arms come from."),
-    ] = "fixed-arms",
-    dim: Annotated[int, whole("Number of features.", 1, 10**7)] = 50,
-    arms: Annotated[int, whole("Arms on offer in a round.", 1, 10**6)] = 100,
-    rounds: Annotated[int, whole("Rounds of a run.", 1, 10**9)] = 10_000,
-    seeds: Annotated[int, whole("Runs of each policy, on as many bandits.", 1, 10**6)] = 10,
-    seed: common.FirstSeed = 0,
-    sigma: Annotated[float, typer.Option(metavar="NUMBER", help="Standard deviation of the noise.")] = 0.3,
-    reward: Annotated[Literal["gaussian", "bounded", "bernoulli"], typer.Option(help="Kind of noise.")] = "gaussian",
-    nnz: Annotated[int | None, whole("Non-zeros of an arm; fresh-contexts only.")] = None,
-    kappa: common.Kappa = None,
-    out: Annotated[Path | None, typer.Option(file_okay=False, help="Folder for one JSON file a run.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Play simulated bandits, and compare the regret of policies.
-
-    Without --kappa the paper's policies take 1 and the others estimate it. All policies of a seed meet the same arms
-    and the same noise. A folder with runs of other settings is refused.
-
-    \b
-    Examples:
-      driftls simulate --policy linucb,flinucb-gd,flinucb-saga --dim 50 --arms 100 --rounds 10000 --seeds 20
-      driftls simulate --bandit fresh-contexts --dim 1000 --nnz 8 --policy linucb-auto,random --seeds 5 --json
-      driftls simulate --bandit churning-pool --policy linucb-exact --kappa 0.6 --out runs
-    """  # noqa: D301
-    from driftls.errors import SettingsError
-    from driftls.parallel import claim_folder
-    from driftls.policies.registry import make
-    from driftls.report.model import plus_minus
-    from driftls.simulation import simulate as play
-    from driftls.study.plan import Bandit
-
-    names = list(dict.fromkeys(name.strip() for name in policy.split(",")))
-    problem: dict[str, Any] = {"dim": dim, "arms": arms, "rounds": rounds, "nnz": nnz, "sigma": sigma, "reward": reward}
-    try:
-        bandits = Bandit(name=kind, kind=kind, **problem)
-    except ValueError as error:
-        raise SettingsError(f"{str(error).rstrip('.')}.") from None
-    for name in names:  # what cannot be played is told before the first run; and no run's time includes compiling
-        play(make(name, dim, kappa=kappa, seed=seed), bandits.environment(seed), 2)
-    asked = {"bandit": kind, **problem, "kappa": kappa}
-    if out is not None:
-        claim_folder(out, asked)
-    runs: dict[str, list[Run]] = {name: [] for name in names}
-    files = []
-    with common.telling() as tell:
-        for k, (name, number) in enumerate((name, seed + i) for name in names for i in range(seeds)):
-            run = play(
-                make(name, dim, kappa=kappa, seed=number),
-                bandits.environment(number),
-                rounds,
-                name=name,
-                seed=number,
-                tracking=name != "random",
-                progress=lambda done: tell(k * rounds + done, len(names) * seeds * rounds, name, f"seed {number}"),  # noqa: B023
-            )
-            runs[name].append(run)
-            if out is not None:
-                files.append(out / f"{name}-{number}.json")
-                run.save(files[-1])
-    rows = {name: _of_simulation(of_policy) for name, of_policy in runs.items()}
-    if as_json:
-        print_result(as_json, {**asked, "seeds": [seed, seed + seeds - 1], "policies": rows, "files": files})
-        return
-    of = "1 seed, so there is no interval" if seeds == 1 else f"{seeds} seeds with 95% intervals"
-    keep = "Next: --out runs keeps the runs, and driftls report runs draws them."
-    notes = [
-        f"Means over {of}, after {rounds:,} rounds; the least regret first.",
-        "Tracking error is the distance of theta from the exact solution, relative to that of theta = 0.",
-        f"Next: driftls report {out}" if out else keep,
-    ]
-    cells = []
-    for name, row in sorted(rows.items(), key=lambda item: item[1]["regret"]):
-        tracking = "" if row["tracking_error"] is None else f"{row['tracking_error']:.4f}"
-        regret = plus_minus(row["regret"], row["interval"] or float("inf"))
-        cells.append([name, regret, f"{row['reward']:,.1f}", tracking, f"{row['us']:.2f}"])
-    print_table(["policy", "regret", "reward", "tracking error", "µs a round"], cells, *notes)
-
-
-def _of_simulation(runs: list[Run]) -> dict[str, Any]:
-    """Means over the runs of one policy; no interval for one run."""
-    from driftls.run import interval
-
-    means = {name: interval([run.last(name) for run in runs]) for name in runs[0].traces}
-    return {
-        "regret": means["regret"][0],
-        "interval": means["regret"][1] if len(runs) > 1 else None,
-        "reward": means["reward"][0],
-        "tracking_error": means.get("relative_tracking_error", [None])[0],
-        "us": sum(run.microseconds for run in runs) / len(runs),
-    }
-
-
 @app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(exists=True, help="Files of runs, or folders of them.")],
@@ -290,8 +180,8 @@ def report(
 ) -> None:
     """Compare your own runs on one page.
 
-    Runs are the JSON files that `driftls simulate --out`, `driftls replay --out` and `Run.save` write. Those of one
-    problem are drawn together: each trace against the rounds, the mean over seeds with its 95% interval.
+    Runs are the JSON files that `driftls replay --out` and `Run.save` write. Those of one problem are drawn together:
+    each trace against the rounds, the mean over seeds with its 95% interval.
 
     \b
     Examples:
@@ -303,10 +193,11 @@ def report(
     from driftls.errors import InputError
     from driftls.run import Run
 
-    paths = [file for path in runs for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    paths = [file for path in runs for file in (sorted(path.rglob("*.json")) if path.is_dir() else [path])]
     if not paths:
         raise InputError(f"{runs[0]}: expected runs, but the folder holds no JSON file. Pass what `--out` wrote.")
     page = stage.of_runs([Run.load(path) for path in paths], stage.how(files=str(len(paths))))
     files = stage.write(page, out, figures=figures)
-    found = [f"{section.title}: {section.found}" if section.found else section.title for section in page.sections]
-    print_result(as_json, {"runs": len(paths), "files": files, **page.data()}, *found, f"Next: open {out}")
+    if not as_json:
+        common.print_boards(page)
+    print_result(as_json, {"runs": len(paths), "files": files, **page.data()}, f"Next: open {out}")

@@ -1,4 +1,4 @@
-"""`driftls reproduce`, `study`, `fit` and `warmup`: work for all cores."""
+"""`driftls reproduce`, `simulate`, `study`, `fit` and `warmup`: work for all cores."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from importlib import import_module
 from itertools import count
 from pathlib import Path
 from pkgutil import iter_modules
+from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from driftls.cli import common
-from driftls.cli.common import AsJson, app, print_result, telling, typer
+from driftls.cli.common import AsJson, app, print_result, telling, typer, whole
+
+if TYPE_CHECKING:
+    from driftls.study import Plan
 
 
 @app.command()
@@ -77,34 +81,82 @@ def study(
       driftls study study.toml --out study --workers 2 --json
       driftls study study.toml --out study --cluster tcp://127.0.0.1:8786
     """  # noqa: D301
-    from driftls import report
-    from driftls.study import Plan, run_study
-    from driftls.study.page import page_of
-    from driftls.study.plan import LARGER_IS_BETTER
-    from driftls.study.results import leaderboard
+    from driftls.study import Plan
 
-    plan = Plan.load(file)
-    with telling() as tell:
-        rows = run_study(
-            plan, out, workers=workers, cluster=cluster, extend=extend, progress=lambda stage, *n: tell(*n, stage)
-        )
-    results, html, metric = out / "results.parquet", out / "report.html", plan.metrics[0]
-    page = page_of(plan, rows, report.how(plan=file.name))
-    report.write(page, html)
-    if as_json:
-        board = [one._asdict() for one in leaderboard(rows, metric, larger=LARGER_IS_BETTER[metric])]
-        told = {"metric": metric, "runs": len(rows), "leaderboard": board, "results": results, "report": html}
-        print_result(as_json, told)
-        return
-    for section in page.sections:
-        head, *cells = section.items[0].cells()
-        typer.echo(f"{section.title}: {section.found}\n")
-        common.print_table(head, cells, words=2)
-        typer.echo()
-    typer.echo(
-        f"{plan.split} Intervals are 95%; p (paired t-tests, Holm's rule) is empty where runs are too few to tell."
+    _studied(Plan.load(file), out, as_json, {"plan": file.name}, workers=workers, cluster=cluster, extend=extend)
+
+
+def _studied(plan: Plan, out: Path | None, as_json: bool, told: dict[str, str], **where: Any) -> None:
+    """Run a study, write its report if there is a folder for it, and tell who leads."""
+    from driftls import report
+    from driftls.report.runs import leaderboard
+    from driftls.study import run_study
+
+    with telling() as tell, TemporaryDirectory() as folder:
+        runs = run_study(plan, out or folder, progress=lambda stage, *n: tell(*n, stage), **where)
+    page = report.of_runs(runs, report.how(**told), "A study", f"{plan.split} ")
+    if not as_json:
+        common.print_boards(page)
+    board = [one._asdict() for one in leaderboard(runs, plan.metrics[0])]
+    result: dict[str, Any] = {"metric": plan.metrics[0], "runs": len(runs), "leaderboard": board}
+    note = f"{plan.split} Intervals are 95%; p (paired t-tests, times their number) is empty where runs are too few to tell."
+    following = "Next: --out keeps the runs, and draws them."
+    if out is not None:
+        result |= {"results": out / "results.parquet", "report": out / "report.html"}
+        report.write(page, out / "report.html")
+        following = f"Next: open {out / 'report.html'}. All {len(runs)} runs are in {out / 'results.parquet'}."
+    print_result(as_json, result, note, following)
+
+
+@app.command(epilog=common.POLICIES)
+def simulate(
+    policy: Annotated[str, typer.Option(metavar="A,B,...", help="Names of policies, as below.")],
+    kind: Annotated[
+        Literal["fixed-arms", "churning-pool", "fresh-contexts"],
+        typer.Option("--bandit", help="Where the arms come from."),
+    ] = "fixed-arms",
+    dim: Annotated[int, whole("Number of features.", 1, 10**7)] = 50,
+    arms: Annotated[int, whole("Arms on offer in a round.", 1, 10**6)] = 100,
+    rounds: Annotated[int, whole("Rounds of a run.", 1, 10**9)] = 10_000,
+    seeds: Annotated[int, whole("Runs of each policy, on as many bandits.", 1, 10**6)] = 10,
+    seed: common.FirstSeed = 0,
+    sigma: Annotated[float, typer.Option(metavar="NUMBER", help="Standard deviation of the noise.")] = 0.3,
+    reward: Annotated[Literal["gaussian", "bounded", "bernoulli"], typer.Option(help="Kind of noise.")] = "gaussian",
+    nnz: Annotated[int | None, whole("Non-zeros of an arm; fresh-contexts only.")] = None,
+    kappa: common.Kappa = None,
+    out: Annotated[Path | None, typer.Option(file_okay=False, help="Folder of the runs and their report.")] = None,
+    workers: common.Workers = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Play simulated bandits, and compare the regret of policies.
+
+    A study of one bandit, without its file. Without --kappa the paper's policies take 1 and the others estimate it. All
+    policies of a seed meet the same arms and the same noise. A folder of other settings is refused.
+
+    \b
+    Examples:
+      driftls simulate --policy linucb,flinucb-gd,flinucb-saga --dim 50 --arms 100 --rounds 10000 --seeds 20
+      driftls simulate --bandit fresh-contexts --dim 1000 --nnz 8 --policy linucb-auto,random --seeds 5 --json
+      driftls simulate --bandit churning-pool --policy linucb-exact --kappa 0.6 --out churning
+    """  # noqa: D301
+    from driftls.policies.registry import SETTINGS
+    from driftls.study import Plan
+
+    bandit: dict[str, Any] = {"name": kind, "kind": kind, "dim": dim, "arms": arms, "rounds": rounds, "sigma": sigma}
+    policies = []
+    for name in dict.fromkeys(name.strip() for name in policy.split(",")):
+        takes = kappa is not None and "kappa" in SETTINGS.get(name, ["kappa"])  # the paper's are not listed yet
+        policies.append({"policy": name, "knobs": {"kappa": kappa} if takes else {}})
+    plan = Plan.parse(
+        {
+            "metrics": ["regret", "reward", "relative_tracking_error"],
+            "seeds": {"report": seeds, "first": seed},
+            "bandits": [{**bandit, "reward": reward, "nnz": nnz}],
+            "policies": policies,
+            "budget": seeds * len(policies),
+        }
     )
-    typer.echo(f"Next: open {html}. All {len(rows)} runs are in {results}.")
+    _studied(plan, out, as_json, {}, workers=workers)
 
 
 @app.command()

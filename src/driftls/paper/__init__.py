@@ -11,13 +11,15 @@ from typing import Any, Literal
 import numpy as np
 
 from driftls.draws import Seed
+from driftls.errors import SettingsError
 from driftls.history import Growing
 from driftls.paper.actions import ActionSet
 from driftls.paper.pege import PEGE
+from driftls.paper.theory import Bounds
 from driftls.policies import LinUCB
 from driftls.policies.registry import Maker, register
 from driftls.schedules import Power, ridge
-from driftls.trackers import GD, RAW, RLS, SAG, SVRG
+from driftls.trackers import GD, OLS, RAW, RLS, SAG, SVRG
 from driftls.widths import ExactWidth, PhiWidth
 
 __all__ = [
@@ -100,15 +102,35 @@ def _with_printed_phi(scheme: Any, dim: int, kappa: float | None, seed: Seed) ->
 
 def pege(actions: ActionSet) -> PEGE:
     """PEGE with the ordinary least squares of all exploration rounds, O(d^3) a phase; PEGE's default costs less."""
-    return PEGE(actions, method="ols")
+    return PEGE(actions, OLS(actions.dim, intercept=False))
 
 
-def fpege_gd(actions: ActionSet, *, step: Literal["theorem", "printed"] = "theorem", seed: Seed = None) -> PEGE:
-    """fPEGE-GD: fOLS-GD on the exploration rounds, with Theorem 2's step or with the c/n of the algorithm's box.
+def fpege_gd(
+    actions: ActionSet, *, step: Literal["averaged", "theorem", "printed"] = "theorem", seed: Seed = None
+) -> PEGE:
+    """fPEGE-GD: theta is followed by stochastic gradient descent on the exploration rounds, O(d) each.
 
-    The box's step blows up in the first phases; see `PEGE.fast`, which also has averaged steps that need no mu.
+    "theorem": fOLS-GD with Theorem 2's c/(4(c+n)), c = 6d/lambda_PEGE, for actions of length at most 1, as (A2) asks.
+    "printed": fOLS-GD with c/n, c = 4d/(3 lambda_PEGE), as in the algorithm's box; it blows up in the first phases.
+    "averaged" is ours: constant steps of 1/(2||x||^2), each on the newest row, and the mean of all iterates; it needs no
+    mu, keeps no rows and draws none. `seed` is that of the rows that fOLS-GD draws.
     """
-    return PEGE.fast(actions, step=step, seed=seed)
+    if step not in ("averaged", "theorem", "printed"):
+        raise SettingsError(f'step must be "averaged", "theorem" or "printed", got {step!r}.')
+    if step == "averaged":
+        averaged: dict[str, Any] = {"step_size": 0.5, "newest": True, "averaging": "polyak"}
+        return PEGE(actions, GD(actions.dim, regularisation=0.0, **averaged, **RAW))
+    if step == "theorem" and actions.max_norm > 1.0 + 1e-12:
+        raise SettingsError(
+            f"Theorem 2's step needs actions of length at most 1 (A2); these reach {actions.max_norm:.4g}. "
+            'Scale them, or use step="averaged", which adapts to their length.'
+        )
+    c, box = Bounds.of_pege(actions.dim, actions.lambda_min).c, 4.0 * actions.dim / (3.0 * actions.lambda_min)
+    size = Power(c / 4.0, c, 1.0) if step == "theorem" else Power(box, 0.0, 1.0)
+    guard = step == "theorem"  # it would refuse the printed one's first steps, too large by far
+    return PEGE(
+        actions, GD(actions.dim, step_size=size, regularisation=0.0, averaging=None, guard=guard, **_printed(seed))
+    )
 
 
 POLICIES: dict[str, Maker] = {

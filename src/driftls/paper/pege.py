@@ -7,20 +7,16 @@ exploration observes is learned; the exploration rounds, counted by n from 1, ch
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from driftls.draws import Seed
 from driftls.errors import DimensionError, InputError, SettingsError
-from driftls.history import Growing
 from driftls.inputs import as_number, as_whole
 from driftls.paper.actions import ActionSet, LinearBandit
-from driftls.paper.theory import Bounds
-from driftls.schedules import Power
 from driftls.simulation import log_points
-from driftls.trackers import GD, OLS, RAW, Tracker
+from driftls.trackers import Tracker
 
 __all__ = ["PEGE", "Played", "play"]
 
@@ -35,10 +31,10 @@ class PEGE:
     actions : ActionSet
         A sphere, ball, ellipsoid, or any set given by its G and J. On finitely many actions G jumps, so that (A5) does
         not hold: take LinUCB.
-    method : "basis", "ols" or a Tracker
-        How theta is estimated. "basis" is exact: theta = B^-1 y-bar, from the mean reward of each basis action, O(d^2)
-        a phase, or O(d) where the basis lies along the axes (sphere, ball). "ols" is `OLS`, the same estimate in O(d^3)
-        a phase. A new tracker of any kind follows the estimate in its own way; `fast` builds those of fPEGE-GD.
+    tracker : Tracker, optional
+        A new one, which estimates theta in its own way; `driftls.paper.fpege_gd` builds those of fPEGE-GD. Without one
+        the estimate is exact: theta = B^-1 y-bar, from the mean reward of each basis action, O(d^2) a phase, or O(d)
+        where the basis lies along the axes (sphere, ball). `OLS` finds the same in O(d^3) a phase.
 
     Attributes
     ----------
@@ -62,16 +58,13 @@ class PEGE:
     2 exploit [ 0.96 -0.27]
     """
 
-    def __init__(self, actions: ActionSet, *, method: Literal["basis", "ols"] | Tracker = "basis") -> None:
+    def __init__(self, actions: ActionSet, tracker: Tracker | None = None) -> None:
         self.lipschitz = actions.lipschitz  # (A5): raises where there is no J
-        self.actions, self.dim = actions, actions.dim
-        if method not in ("basis", "ols") and not isinstance(method, Tracker):
-            raise SettingsError(f'method must be "basis", "ols" or a tracker, got {method!r}.')
-        self.tracker = OLS(self.dim, intercept=False) if method == "ols" else None if method == "basis" else method
-        if self.tracker is not None and (self.tracker.dim != self.dim or len(self.tracker)):
+        self.actions, self.dim, self.tracker = actions, actions.dim, tracker
+        if tracker is not None and (tracker.dim != self.dim or len(tracker)):
             raise SettingsError(
-                f"Expected a new tracker with dim={self.dim}, got one with dim={self.tracker.dim} that has seen "
-                f"{len(self.tracker)} rows. Build one for this policy."
+                f"Expected a new tracker with dim={self.dim}, got one with dim={tracker.dim} that has seen "
+                f"{len(tracker)} rows. Build one for this policy."
             )
         self._basis = actions.basis()
         axes = np.diag(self._basis)  # a basis along the axes is inverted entry by entry
@@ -83,33 +76,6 @@ class PEGE:
         self._waiting: Array | None = None  # the action that choose() gave, until its reward comes
         self._best: Array | None = None  # G(theta) of this phase
 
-    @classmethod
-    def fast(
-        cls, actions: ActionSet, *, step: Literal["averaged", "theorem", "printed"] = "averaged", seed: Seed = None
-    ) -> Self:
-        """fPEGE-GD: theta is followed by stochastic gradient descent on the exploration rounds, O(d) each.
-
-        "averaged": constant steps of 1/(2||x||^2), each on the newest row, and the mean of all iterates. It needs no
-        mu, keeps no rows and draws none. "theorem": fOLS-GD with Theorem 2's c/(4(c+n)), c = 6d/lambda_PEGE, for
-        actions of length at most 1, as (A2) asks. "printed": fOLS-GD with c/n, c = 4d/(3 lambda_PEGE), as in the
-        algorithm's box; it blows up in the first phases. `seed` is that of the rows that fOLS-GD draws.
-        """
-        if step == "averaged":
-            settings: dict[str, Any] = {"step_size": 0.5, "newest": True, "averaging": "polyak"}
-        elif step in ("theorem", "printed"):
-            c, box = Bounds.of_pege(actions.dim, actions.lambda_min).c, 4.0 * actions.dim / (3.0 * actions.lambda_min)
-            size = Power(c / 4.0, c, 1.0) if step == "theorem" else Power(box, 0.0, 1.0)
-            settings = {"step_size": size, "steps": 1, "averaging": None, "history": Growing(), "seed": seed}
-            settings["guard"] = step == "theorem"  # it would refuse the printed one's first steps, too large by far
-        else:
-            raise SettingsError(f'step must be "averaged", "theorem" or "printed", got {step!r}.')
-        if step == "theorem" and actions.max_norm > 1.0 + 1e-12:
-            raise SettingsError(
-                f"Theorem 2's step needs actions of length at most 1 (A2); these reach {actions.max_norm:.4g}. "
-                'Scale them, or use step="averaged", which adapts to their length.'
-            )
-        return cls(actions, method=GD(actions.dim, regularisation=0.0, **settings, **RAW))
-
     @property
     def exploring(self) -> bool:
         """Whether the round that `choose` gives explores; until its reward comes, that is the round it gave."""
@@ -117,7 +83,7 @@ class PEGE:
 
     @property
     def theta(self) -> Array:
-        """The present estimate; by "basis", a basis action that was not tried yet counts as one of reward 0."""
+        """The present estimate; exactly, a basis action that was not tried yet counts as one of reward 0."""
         if self.tracker is not None:
             return self.tracker.theta
         tried = (self.explored + self.dim - 1 - np.arange(self.dim)) // self.dim
@@ -163,9 +129,8 @@ class PEGE:
             self.phase, self._at, self._best = self.phase + 1, 0, None
 
     def __repr__(self) -> str:
-        method = "basis" if self.tracker is None else self.tracker
         actions = f"{type(self.actions).__name__}(dim={self.dim})"
-        return f"PEGE({actions}, method={method!r}), phase={self.phase}, rounds={self.rounds}"
+        return f"PEGE({actions}, {self.tracker!r}), phase={self.phase}, rounds={self.rounds}"
 
 
 class Played(NamedTuple):

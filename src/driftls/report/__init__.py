@@ -12,9 +12,9 @@ from driftls import __version__
 from driftls.report.figures import save
 from driftls.report.model import Page
 from driftls.report.page import MARKS, counted, html
-from driftls.report.runs import of_runs, over_rounds
+from driftls.report.runs import of_runs
 
-__all__ = ["MARKS", "counted", "how", "html", "of_runs", "over_rounds", "write"]
+__all__ = ["MARKS", "counted", "how", "html", "of_runs", "write"]
 
 
 def write(page: Page, path: str | os.PathLike[str], *, figures: Path | None = None) -> list[Path]:

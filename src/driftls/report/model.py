@@ -194,7 +194,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, then figures, tables and text. `found` is its one line in a summary.
+    """A heading, then figures, tables and text; its findings open the page.
 
     Where there are claims, they come first, and tables and text are folded away.
     """
@@ -203,7 +203,6 @@ class Section:
     title: str
     text: Sequence[str]
     items: Sequence[Item] = ()
-    found: str = ""
     claims: Sequence[Claim] = ()
     findings: Sequence[Finding] = ()
 
@@ -223,7 +222,6 @@ class Page:
         for section in self.sections:
             cells = {item.name: item.cells() for item in section.items}
             found[section.name] = {
-                "found": section.found,
                 "findings": [finding.text for finding in section.findings],
                 "claims": [[claim.verdict, claim.claim, claim.measured] for claim in section.claims],
                 **{name: {"head": head, "rows": rows} for name, (head, *rows) in cells.items()},

@@ -46,12 +46,10 @@ def html(page: Page) -> str:
 
 
 def _summary(page: Page) -> str:
-    """Findings with their pictures, then all claims, each with a link to its section; else a line a section."""
-    findings = rows = found = ""
+    """Findings with their pictures, then all claims, each with a link to its section."""
+    findings = rows = claims = ""
     for section in page.sections:
         link = f'<a href="#{section.name}"'
-        if section.found:
-            found += f"<li>{link}>{_text(section.title)}</a>: {_text(section.found)}</li>"
         for finding in section.findings:
             findings += (
                 f'{link} class="finding"><div><h3>{_text(finding.question)}</h3><p>{_text(finding.text)}</p></div>'
@@ -60,13 +58,13 @@ def _summary(page: Page) -> str:
         for claim in section.claims:
             told = f"<td>{link}>{_text(claim.claim)}</a></td><td>{_text(claim.measured)}</td>"
             rows += f"<tr><td>{_mark(claim)}</td>{told}</tr>"
-    if not rows:
-        return f'<div class="summary"><ul>{found}</ul></div>' if found else ""
-    head = "<thead><tr><th></th><th>The paper</th><th>Measured here</th></tr></thead>"
-    return (
-        f'<div class="findings">{findings}</div><section id="claims"><h2>Is the paper right?</h2>'
-        f'<p>{_text(counted(page))}</p><div class="scroll"><table>{head}<tbody>{rows}</tbody></table></div></section>'
-    )
+    if rows:
+        head = "<thead><tr><th></th><th>The paper</th><th>Measured here</th></tr></thead>"
+        claims = (
+            f'<section id="claims"><h2>Is the paper right?</h2><p>{_text(counted(page))}</p>'
+            f'<div class="scroll"><table>{head}<tbody>{rows}</tbody></table></div></section>'
+        )
+    return f'<div class="findings">{findings}</div>{claims}'
 
 
 def counted(page: Page) -> str:

@@ -29,7 +29,6 @@ KINDS: dict[str, Callable[..., Pool]] = {
 }
 MOST_ENTRIES = 10**8  # of the arms of a bandit: 0.8 GB
 ROUNDING = 1e-9  # 0.1**-2 is a little more than 100
-LARGER_IS_BETTER = {"regret": False, "reward": True, "ctr": True, "relative_tracking_error": False}
 
 Whole = Annotated[int, Meta(ge=1)]
 Seed = Annotated[int, Meta(ge=0)]
@@ -63,30 +62,17 @@ class Range(Strict, frozen=True):
 Choice = float | Annotated[list[float], Meta(min_length=1)] | Range
 
 
-class Span(Strict, frozen=True):
-    """So many seeds from the first on."""
-
-    first: Seed
-    count: Whole
-
-
 class Seeds(Strict, frozen=True):
-    """Knobs are tuned on the first set and reported on the second."""
+    """How many seeds knobs are tuned on, from the first one on, and how many others, which follow, are reported."""
 
-    report: list[Seed] | Span
-    tune: list[Seed] | Span = []
+    report: Whole
+    tune: Annotated[int, Meta(ge=0)] = 0
+    first: Seed = 0
 
-    def __post_init__(self) -> None:
-        tune, report = self.of("tune"), self.of("report")
-        if not report or len(set(report)) < len(report) or len(set(tune)) < len(tune):
-            raise ValueError("report needs at least one seed, and no seed may come twice")
-        if both := set(tune) & set(report):
-            raise ValueError(f"seed {min(both)} is in tune and in report: report on seeds that nothing was tuned on")
-
-    def of(self, stage: str) -> list[int]:
+    def of(self, stage: str) -> range:
         """The seeds of a stage."""
-        seeds: list[int] | Span = getattr(self, stage)
-        return list(range(seeds.first, seeds.first + seeds.count)) if isinstance(seeds, Span) else seeds
+        begin = self.first + self.tune * (stage == "report")
+        return range(begin, begin + getattr(self, stage))
 
 
 class Search(Strict, frozen=True):
@@ -140,10 +126,6 @@ class Bandit(Strict, frozen=True):
         except DriftlsError as error:
             raise ValueError(str(error)) from None
 
-    def days(self, stage: str) -> list[str]:
-        """A bandit has no days; its runs differ by their seeds."""
-        return [""]
-
     def environment(self, seed: int) -> Pool:
         """The bandit of this seed."""
         own = {key: value for key in ("nnz", "every") if (value := getattr(self, key)) is not None}
@@ -176,10 +158,6 @@ class Log(Strict, frozen=True):
         """The length of an arm."""
         return self.made().dim
 
-    def days(self, stage: str) -> list[str]:
-        """The files or folders of a stage."""
-        return self.tune if stage == "tune" else self.report
-
     def made(self) -> FeatureMap:
         """New features, which know no article yet."""
         settings = dict(self.features)
@@ -190,7 +168,8 @@ class Log(Strict, frozen=True):
 
     def found(self, folder: Path) -> Log:
         """The log with the full paths of its days, all of which are there."""
-        days = {stage: [str((folder / day).resolve()) for day in self.days(stage)] for stage in ("tune", "report")}
+        given = {"tune": self.tune, "report": self.report}
+        days = {stage: [str((folder / day).resolve()) for day in own] for stage, own in given.items()}
         for day in (*days["tune"], *days["report"]):
             if not Path(day).exists():
                 raise SettingsError(f"the study cannot be run: logs, {self.name!r}: {day} does not exist.")
@@ -201,20 +180,22 @@ Problem = Bandit | Log
 
 
 def units(problem: Problem, stage: str, seeds: Seeds) -> list[tuple[str, int]]:
-    """Day and seed of all runs of a setting in a stage; days change first."""
-    return [(day, seed) for seed in seeds.of(stage) for day in problem.days(stage)]
+    """Day (of a log alone) and seed of all runs of a setting in a stage; days change first."""
+    days = getattr(problem, stage) if isinstance(problem, Log) else [""]
+    return [(day, seed) for seed in seeds.of(stage) for day in days]
 
 
 class PolicySpec(Strict, frozen=True):
-    """A policy by name, and its knobs, each of which is fixed (a number), listed or searched."""
+    """A policy, its knobs, each of which is fixed (a number), listed or searched, and what it is called in results."""
 
     policy: str
     knobs: dict[str, Choice] = {}
+    name: str = ""
 
     @property
-    def tuned(self) -> list[str]:
-        """The knobs of which there is more than one value."""
-        return [knob for knob, of in self.knobs.items() if not isinstance(of, float)]
+    def label(self) -> str:
+        """Its name; if it has none, the policy's."""
+        return self.name or self.policy
 
     def settings(self, search: Search, number: int) -> list[Knobs]:
         """All settings of this, the `number`-th, policy, without repetitions."""
@@ -254,11 +235,10 @@ class Plan(Strict, frozen=True):
     budget: Whole = 10_000
 
     @classmethod
-    def parse(cls, text: str, folder: str | os.PathLike[str] = ".") -> Plan:
-        """Read and check the text of a file; days of a log are found from the folder on."""
+    def parse(cls, text: str | dict[str, Any], folder: str | os.PathLike[str] = ".") -> Plan:
+        """Read and check the text of a file, or its tables; days of a log are found from the folder on."""
         try:
-            tables = tomllib.loads(text)
-            plan = msgspec.convert(tables, Plan)
+            plan = msgspec.convert(tomllib.loads(text) if isinstance(text, str) else text, Plan)
         except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
             raise SettingsError(f"the study cannot be run: {str(error).rstrip('.')}.") from None
         return msgspec.structs.replace(plan, logs=[log.found(Path(folder)) for log in plan.logs])
@@ -274,15 +254,16 @@ class Plan(Strict, frozen=True):
             raise SettingsError(f"{path}: expected a study as TOML, got a file that is no text.") from None
 
     def __post_init__(self) -> None:
-        for table, names in (("problems", [one.name for one in self.problems]), ("policies", self.labels)):
+        for table, names in (
+            ("problems", [one.name for one in self.problems]),
+            ("policies", [one.label for one in self.policies]),
+        ):
             if twice := {name for name in names if names.count(name) > 1}:
-                raise ValueError(f"{table}: {min(twice)!r} comes twice")
+                raise ValueError(f"{table}: {min(twice)!r} comes twice. Give one of them another name")
         if not self.problems:
             raise ValueError("there is nothing to play on: give [[bandits]], [[logs]], or both")
         if "ctr" in self.metrics and self.bandits:
             raise ValueError("metrics: ctr is a metric of logs; bandits have regret and reward")
-        if "relative_tracking_error" in self.metrics and any(spec.policy == "random" for spec in self.policies):
-            raise ValueError("metrics: random follows no theta, so it has no relative_tracking_error")
         runs = 0  # every setting is built once, and the runs are counted
         for number, spec in enumerate(self.policies):
             settings = spec.settings(self.search, number)
@@ -306,23 +287,15 @@ class Plan(Strict, frozen=True):
 
     @property
     def split(self) -> str:
-        """What was tuned where, in words."""
-        tuning, others = (len(self.seeds.of(stage)) for stage in ("tune", "report"))
-        parts = [f"Seeds: {tuning} to tune knobs on, {others} others to report."]
+        """What was tuned where and how, in words."""
+        parts = [f"Seeds: {self.seeds.tune} to tune knobs on, {self.seeds.report} others to report."]
         for log in self.logs:
-            tune, report = (", ".join(Path(day).name for day in log.days(stage)) for stage in ("tune", "report"))
+            tune, report = (", ".join(Path(day).name for day in days) for days in (log.tune, log.report))
             parts.append(f"{log.name}: tuned on {tune or 'no day'}, reported on {report}.")
+        if self.seeds.tune:
+            how = f"Settings by {self.search.method} search; after each rung the best {self.search.keep:.0%}"
+            parts.append(f"{how} by {self.metrics[0].replace('_', ' ')} went on to more seeds or days.")
         return " ".join(parts)
-
-    @property
-    def labels(self) -> list[str]:
-        """The policies as they are called in results; with fixed knobs where a policy comes more than once."""
-        names = [spec.policy for spec in self.policies]
-        labels = []
-        for spec in self.policies:
-            fixed = [f"{knob}={value:g}" for knob, value in spec.knobs.items() if knob not in spec.tuned]
-            labels.append(" ".join([spec.policy, *fixed]) if names.count(spec.policy) > 1 else spec.policy)
-        return labels
 
 
 def build(policy: str, knobs: Knobs, problem: Problem, seed: int) -> Policy:

@@ -1,29 +1,31 @@
-"""A study from its plan to its results: single runs; tune on one set of seeds, report on the other."""
+"""A study from its plan to its results: single runs; tune on one set of seeds, report on the other; one Parquet file."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from driftls.errors import DriftlsError
+from driftls.errors import DriftlsError, missing_extra
 from driftls.log_replay import METRICS, replay
-from driftls.parallel import Cached, claim_folder, file_digest, key_of
+from driftls.parallel import cached_map, claim_folder, file_digest, key_of
+from driftls.persistence import atomic
+from driftls.report.runs import LARGER_IS_BETTER
 from driftls.run import Run
 from driftls.simulation import simulate
-from driftls.study.plan import LARGER_IS_BETTER, Bandit, Knobs, Plan, Problem, build, units
-from driftls.study.results import Row, write
+from driftls.study.plan import Bandit, Knobs, Plan, PolicySpec, Problem, build, units
 
 __all__ = ["Task", "execute", "run_study"]
 
-Progress = Callable[[str, int, int], None]
 _WARMED: set[tuple[str, str]] = set()  # policies and problems that this process has met
 
 
@@ -37,6 +39,8 @@ class Task(Struct, frozen=True, kw_only=True):
     metrics: list[str]
     day: str = ""
     digest: str = ""
+    stage: str = ""
+    label: str = ""
 
     @property
     def key(self) -> str:
@@ -45,6 +49,13 @@ class Task(Struct, frozen=True, kw_only=True):
         problem = {name: value for name, value in problem.items() if name not in ("name", "tune", "report")}
         measured = sorted(set(self.metrics) & {"regret", "relative_tracking_error"})  # which have to be asked for
         return key_of(problem, self.policy, self.knobs, self.seed, measured, self.digest)
+
+    def told(self, run: Run) -> Run:
+        """The run under the names of its study, with the study's metrics; settings say what it was for."""
+        what = {"stage": self.stage, "knobs": self.knobs, "day": _day(self.day), "key": self.key}
+        traces = {metric: run.traces.get(metric, []) for metric in self.metrics}
+        named = {"policy": self.label, "problem": self.problem.name, "traces": traces}
+        return replace(run, **named, settings={**run.settings, **what})
 
 
 def execute(task: Task) -> Run:
@@ -60,9 +71,9 @@ def _played(task: Task, rounds: int | None) -> Run:
     try:
         policy = build(task.policy, task.knobs, problem, task.seed)
         if isinstance(problem, Bandit):
-            tracking, rounds = "relative_tracking_error" in task.metrics, rounds or problem.rounds
-            bandit = problem.environment(task.seed)
-            return simulate(policy, bandit, rounds, name=task.policy, seed=task.seed, tracking=tracking)
+            tracking = "relative_tracking_error" in task.metrics and task.policy != "random"  # which follows no theta
+            told: dict[str, Any] = {"name": task.policy, "seed": task.seed, "tracking": tracking}
+            return simulate(policy, problem.environment(task.seed), rounds or problem.rounds, **told)
         asked = [name for name in METRICS if name in task.metrics or f"relative_{name}" in task.metrics]
         lines, policies = rounds or problem.lines, {task.policy: policy}
         runs = replay(policies, task.day, features=problem.made(), metrics=asked, limit=lines, seed=task.seed)
@@ -75,24 +86,6 @@ def _played(task: Task, rounds: int | None) -> Run:
     return cast(Run, runs[task.policy])
 
 
-def _row(task: Task, run: Run, stage: str, label: str) -> Row:
-    """What a study keeps of a run; of its time, not that of reading and measuring."""
-    return Row(
-        stage=stage,
-        problem=task.problem.name,
-        policy=label,
-        knobs=task.knobs,
-        seed=task.seed,
-        day="/".join(Path(task.day).parts[-2:]),
-        key=task.key,
-        rounds=run.rounds,
-        points=run.points,
-        traces={metric: run.traces.get(metric, []) for metric in task.metrics},
-        microseconds=float("nan") if run.partial else run.microseconds,
-        error=run.settings.get("error", ""),
-    )
-
-
 def best(scores: Any, count: int, *, larger: bool) -> list[int]:
     """Positions of the best `count`, in their order of listing, which also decides between equals; a NaN is the worst.
 
@@ -103,17 +96,6 @@ def best(scores: Any, count: int, *, larger: bool) -> list[int]:
     return sorted(np.argsort(worth, kind="stable")[:count].tolist())  # a NaN sorts last
 
 
-@dataclass
-class _Tuning:
-    """The settings of one policy on one problem that are left; `rungs` has how many meet how many units."""
-
-    label: str
-    policy: str
-    problem: Problem
-    left: list[Knobs]
-    rungs: list[tuple[int, int]]
-
-
 def run_study(
     plan: Plan,
     out: str | os.PathLike[str],
@@ -121,9 +103,9 @@ def run_study(
     workers: int = -1,
     cluster: str | None = None,
     extend: bool = False,
-    progress: Progress | None = None,
-) -> list[Row]:
-    """Run what is missing of a study, write `results.parquet`, and return its rows.
+    progress: Callable[[str, int, int], None] = lambda stage, done, of: None,
+) -> list[Run]:
+    """Run what is missing of a study, write `results.parquet`, and return its runs.
 
     Parameters
     ----------
@@ -141,45 +123,47 @@ def run_study(
     >>> import tempfile
     >>> plan = Plan.parse('''
     ... metrics = ["regret"]
-    ... seeds = { report = [1, 2] }
+    ... seeds = { report = 2 }
     ... bandits = [{ name = "small", kind = "fixed-arms", dim = 3, arms = 4, rounds = 50 }]
     ... policies = [{ policy = "random" }]
     ... ''')
     >>> with tempfile.TemporaryDirectory() as out:
-    ...     [row.seed for row in run_study(plan, out, workers=1)]
-    [1, 2]
+    ...     [run.seed for run in run_study(plan, out, workers=1)]
+    [0, 1]
     """
-    metric, out = plan.metrics[0], claim_folder(out, _identity(plan), extend=extend)
+    out = claim_folder(out, _identity(plan), extend=extend)
     digests = {day: file_digest(day) for log in plan.logs for day in (*log.tune, *log.report)}
-    cached = Cached(out / "runs", load=Run.load, save=Run.save)
-    found: dict[tuple[str, str, str], Row] = {}  # two policies may meet in one setting, and share its runs
+    kept: dict[str, Any] = {"workers": workers, "cluster": cluster, "load": Run.load, "save": Run.save}
+    found: dict[tuple[str, str, str], Run] = {}  # two policies may meet in one setting, and share its runs
 
-    def finish(stage: str, label: str, tunings: list[_Tuning], rung: int | None = None) -> list[list[Row]]:
-        """The rows of all settings that are left on the first units of the stage, tuning by tuning."""
-        jobs = []
-        for tuning in tunings:
-            first = units(tuning.problem, stage, plan.seeds)[: rung and tuning.rungs[rung - 1][1]]
-            fixed: dict[str, Any] = {"problem": tuning.problem, "policy": tuning.policy, "metrics": list(plan.metrics)}
-            given = ((knobs, day, seed) for knobs in tuning.left for day, seed in first)
-            jobs.append([Task(**fixed, knobs=k, day=d, digest=digests.get(d, ""), seed=s) for k, d, s in given])
-        todo = {task.key: task for of_tuning in jobs for task in of_tuning}
-        tell = None if progress is None else partial(progress, label)
-        runs = cached.map(execute, todo, workers=workers, cluster=cluster, progress=tell)
-        rows = [
-            [_row(task, runs[task.key], stage, tuning.label) for task in of_tuning]
-            for tuning, of_tuning in zip(tunings, jobs)
+    def tasks(stage: str, problem: Problem, spec: PolicySpec, left: list[Knobs], many: int | None = None) -> list[Task]:
+        """All settings that are left on the first units of a stage."""
+        given: dict[str, Any] = {"stage": stage, "problem": problem, "policy": spec.policy, "label": spec.label}
+        return [
+            Task(**given, knobs=knobs, seed=seed, metrics=list(plan.metrics), day=day, digest=digests.get(day, ""))
+            for knobs in left
+            for day, seed in units(problem, stage, plan.seeds)[:many]
         ]
-        found.update({(row.policy, row.problem, row.key): row for of_tuning in rows for row in of_tuning})
-        return rows
 
-    tunings = _tunings(plan)
-    for rung in range(1, 1 + max(len(tuning.rungs) for tuning in tunings)):
-        here = [tuning for tuning in tunings if rung <= len(tuning.rungs)]
-        for tuning, rows in zip(here, finish("tune", f"tune {rung}", here, rung)):
-            means = np.array([row.values[metric] for row in rows]).reshape(len(tuning.left), -1).mean(axis=1)
-            count = tuning.rungs[rung][0] if rung < len(tuning.rungs) else 1  # after the last, the best alone
-            tuning.left = [tuning.left[place] for place in best(means, count, larger=LARGER_IS_BETTER[metric])]
-    finish("report", "report", tunings)
+    def finish(label: str, todo: list[Task]) -> list[Run]:
+        jobs = {task.key: task for task in todo}
+        done = cached_map(execute, jobs, out / "runs", progress=partial(progress, label), **kept)
+        runs = [task.told(done[task.key]) for task in todo]
+        found.update({(task.label, task.problem.name, task.key): run for task, run in zip(todo, runs)})
+        return runs
+
+    reported = []
+    for problem, (number, spec) in product(plan.problems, enumerate(plan.policies)):
+        left = spec.settings(plan.search, number)
+        rungs = plan.search.rungs(len(left), len(units(problem, "tune", plan.seeds))) if len(left) > 1 else []
+        for rung, (_, many) in enumerate(rungs, 1):
+            runs = finish(f"tune {spec.label}", tasks("tune", problem, spec, left, many))
+            ends = [run.traces[plan.metrics[0]][-1] if not run.partial else np.nan for run in runs]
+            means = np.reshape(ends, (len(left), -1)).mean(axis=1)
+            count = rungs[rung][0] if rung < len(rungs) else 1  # after the last, the best alone
+            left = [left[place] for place in best(means, count, larger=LARGER_IS_BETTER[plan.metrics[0]])]
+        reported += tasks("report", problem, spec, left)
+    finish("report", reported)
     write(list(found.values()), out / "results.parquet")
     return list(found.values())
 
@@ -188,16 +172,28 @@ def _identity(plan: Plan) -> dict[str, Any]:
     """What makes it another study; days by name, wherever they lie, and without the budget."""
     plain: dict[str, Any] = msgspec.to_builtins(plan)
     for log in plain["logs"]:
-        log |= {stage: ["/".join(Path(day).parts[-2:]) for day in log[stage]] for stage in ("tune", "report")}
+        log |= {stage: [_day(day) for day in log[stage]] for stage in ("tune", "report")}
     return {name: value for name, value in plain.items() if name != "budget"}
 
 
-def _tunings(plan: Plan) -> list[_Tuning]:
-    found = []
-    for problem in plan.problems:
-        many = len(units(problem, "tune", plan.seeds))
-        for number, (spec, label) in enumerate(zip(plan.policies, plan.labels)):
-            settings = spec.settings(plan.search, number)
-            steps = plan.search.rungs(len(settings), many) if len(settings) > 1 else []
-            found.append(_Tuning(label, spec.policy, problem, settings, steps))
-    return found
+def _day(path: str) -> str:
+    """A day by its name, wherever it lies."""
+    return "/".join(Path(path).parts[-2:])
+
+
+def write(runs: Sequence[Run], path: str | os.PathLike[str]) -> None:
+    """One Parquet file, whole or not at all; knobs, and values and traces by metric, have columns of their own."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise missing_extra("pyarrow", "study", "the results of a study") from error
+    records = []
+    for run in runs:
+        told = {name: run.settings[name] for name in ("stage", "day", "key")}
+        told |= {name: getattr(run, name) for name in ("problem", "policy", "seed", "rounds", "points", "microseconds")}
+        told |= {"knobs": json.dumps(run.settings["knobs"]), "error": run.settings.get("error", "")}
+        told |= {f"{metric}_trace": trace for metric, trace in run.traces.items()}
+        records.append(told | {metric: trace[-1] if trace else None for metric, trace in run.traces.items()})
+    with atomic(path) as part:
+        pq.write_table(pa.Table.from_pylist(records), part)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-import driftls
 from driftls.errors import LearningWarning
-from driftls.parallel import Cached, file_digest, key_of
+from driftls.parallel import cached_map, file_digest, key_of
 from driftls.report.model import Line, Verdict, number, plus_minus
 from driftls.run import interval
 
@@ -52,13 +49,7 @@ class Job(NamedTuple):
         """A digest of all that the result depends on."""
         log = self.arguments.get("log")
         name = f"{self.function.__module__}.{self.function.__qualname__}"
-        return key_of(name, self.arguments, _sources(), file_digest(log) if log else "")
-
-
-@cache
-def _sources() -> list[str]:
-    """A digest of each file of the library: defaults change, and results of others must not be taken for theirs."""
-    return [sha256(path.read_bytes()).hexdigest() for path in sorted(Path(driftls.__path__[0]).rglob("*.py"))]
+        return key_of(name, self.arguments, file_digest(log) if log else "")
 
 
 def do(jobs: Sequence[Job], folder: Path, workers: int, progress: Callable[[int, int], None]) -> list[Any]:
@@ -71,7 +62,7 @@ def do(jobs: Sequence[Job], folder: Path, workers: int, progress: Callable[[int,
         def tell(done: int, _: int, before: int = before) -> None:
             progress(before + done, len(todo))
 
-        found |= Cached[Any](folder).map(_result, stage, workers=count, progress=tell)
+        found |= cached_map(_result, stage, folder, workers=count, progress=tell)
     return [found[key] for key in keys]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from time import thread_time
@@ -98,10 +98,18 @@ class DenseLinUCB:
         self.A, self.b, self.theta = np.eye(dim), np.zeros(dim), np.zeros(dim)
         self.inverse = np.asfortranarray(np.eye(dim))
 
-    def choose(self, arms: Array) -> int:
-        """The arm of the highest upper confidence bound; the widths of all by one product of matrices."""
-        widths = np.sqrt(np.einsum("kd,kd->k", arms @ self.inverse, arms))
-        return int(np.argmax(arms @ self.theta + self.kappa * widths))
+    def play(self, arms: Array, rewards: Array, shown: Any = None) -> list[int]:
+        """Choices in rounds of arms that are stacked; rewards are those of every arm. Of a log, one line in K is learned."""
+        chosen = []
+        for n, rows in enumerate(arms.reshape(len(rewards), -1, len(self.b))):
+            widths = np.sqrt(np.einsum("kd,kd->k", rows @ self.inverse, rows))
+            k = int(np.argmax(rows @ self.theta + self.kappa * widths))
+            if shown is None:
+                self.learn(rows[k], rewards[n, k])
+            elif n % len(rows) == 0:
+                self.learn(rows[k], rewards[n])
+            chosen.append(k)
+        return chosen
 
     def learn(self, x: Array, reward: float) -> None:
         """Take in a row."""
@@ -115,16 +123,11 @@ class DenseLinUCB:
         self.theta = self.inverse @ self.b
 
 
-def seconds(policy: DenseLinUCB, rounds: Iterable[tuple[Array, Array]]) -> tuple[float, float]:
-    """What choosing and learning take over rounds of arms and their rewards."""
-    choosing = learning = 0.0
-    for arms, rewards in rounds:
-        begin = thread_time()
-        k = policy.choose(arms)
-        between = thread_time()
-        policy.learn(arms[k], rewards[k])
-        choosing, learning = choosing + between - begin, learning + thread_time() - between
-    return choosing, learning
+def seconds(policy: Any, *rounds: Any) -> float:
+    """What a policy takes to play these rounds, of the processor."""
+    begin = thread_time()
+    policy.play(*rounds)
+    return thread_time() - begin
 
 
 BASELINES: dict[str, Any] = {"inversion": partial(DenseLinUCB, anew=True), "Sherman-Morrison": DenseLinUCB}

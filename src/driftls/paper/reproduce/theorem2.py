@@ -21,7 +21,7 @@ METHODS: dict[str, Any] = {
     "PEGE": lambda actions, seed: paper.pege(actions),
     FAST: lambda actions, seed: paper.fpege_gd(actions, seed=seed),
     BOX: lambda actions, seed: paper.fpege_gd(actions, step="printed", seed=seed),
-    "averaged steps": lambda actions, seed: PEGE.fast(actions),
+    "averaged steps": lambda actions, seed: paper.fpege_gd(actions, step="averaged"),
 }
 TIMED: dict[str, Any] = {**METHODS, EXACT: lambda actions, seed: PEGE(actions)}
 DASHES = {BOX: "dashed", EXACT: "dashed", "averaged steps": "dotted"}
