@@ -68,13 +68,16 @@ class SyntheticDay:
     ----------
     lines, seed
         Fewer lines make the same day thinner. For a piece of a day at full traffic set `span` as well.
-    strengths
-        Of log odds: interaction (0.8), the standard deviation, over visitors with a profile of like activity, of what
-        depends on who the visitor is (those without a profile like what is liked on average); fade (1.5), what an
-        article loses between its birth and its end; drift (0.1), the standard deviation of slow waves in all of them.
-        Of visitors: anonymous (0.3823), the share with nothing but the constant. Of articles: churn (43) new ones a
-        day; pool_min (26), pool_max (45). Of the day: ctr (0.037), the average click rate, around which a single day
-        lies by about 7%; span (86400) seconds.
+    interaction, fade, drift
+        Of log odds: the standard deviation, over visitors with a profile of like activity, of what depends on who the
+        visitor is (those without a profile like what is liked on average); what an article loses between its birth and
+        its end; the standard deviation of slow waves in all of them.
+    anonymous
+        The share of visitors with nothing but the constant.
+    churn, pool_min, pool_max
+        New articles a day, and the sizes of the pool.
+    ctr, span
+        The average click rate, around which a single day lies by about 7%; seconds.
 
     Examples
     --------
