@@ -1,4 +1,4 @@
-"""What every policy writes to a file, and the parts that it is made of, from a file that may say anything."""
+"""The parts that a policy is made of, to and from a file that may say anything."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ import driftls.trackers
 from driftls.draws import GENERATORS
 from driftls.errors import CorruptFileError
 from driftls.persistence import whole
-from driftls.policies.models import Models
 from driftls.state import refuse
 from driftls.trackers import Tracker
 from driftls.widths import KINDS
 
 
-def common_snapshot(policy: Any, models: Models) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays of what every policy has, but for its models."""
-    header, arrays = models.snapshot()
-    (keys, rows), sigmas, width, features = policy.keys.snapshot(), policy.sigmas, policy.width, policy.features
-    header |= {"class": type(policy).__name__, "dim": policy.dim, "keys": keys, "frozen": policy.frozen}
+def snapshot_of(policy: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of a policy, and of all that it is made of."""
+    index, seeds, width, sigmas, features = policy._index, policy._seeds, policy.width, policy.sigmas, policy.features
+    (header, arrays), (tracker, rows), (keys, waiting) = (
+        part.snapshot() for part in (policy._models, policy.tracker, policy.keys)
+    )
+    header |= {"class": type(policy).__name__, "dim": policy.dim, "tracker": tracker, "keys": keys}
+    header |= {"reason": policy._reason, "auto": policy._auto, "frozen": policy.frozen}
+    header |= {"ids": index.header(), "most": index.most, "forget_after": index.forget_after}
     header["width"] = {"kind": type(width).__name__, **width.settings()}
     header["weights"] = {"kappa": None if sigmas else policy.kappa, "sigmas": sigmas, "epsilon": policy.epsilon}
     header["features"] = None if features is None else features.to_header()
-    return header, arrays | joined({"keys": rows})
+    header["seeds"] = None if seeds is None else seeds_header(seeds)
+    return header, arrays | joined({"tracker": rows, "keys": waiting})
 
 
 def tracker_of(header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Tracker:
@@ -37,12 +41,14 @@ def tracker_of(header: dict[str, Any], arrays: dict[str, Any], functions: dict[s
 
 
 def settings_of(header: dict[str, Any]) -> dict[str, Any]:
-    """Width and weights that a policy's file names."""
+    """Width, weights and limits that a policy's file names."""
     settings = dict(header["width"])
     kind = KINDS.get(str(settings.pop("kind")))
     if kind is None:
         raise CorruptFileError(f"the file names an unknown width: {header['width']!r}.")
-    return {"width": kind(**settings)} | {name: value for name, value in header["weights"].items() if value is not None}
+    limits = {name: whole(header, name) for name in ("most", "forget_after")}
+    weights = {name: value for name, value in header["weights"].items() if value is not None}
+    return {"width": kind(**settings), **weights, **limits}
 
 
 def joined(groups: dict[str, dict[str, Any]]) -> dict[str, Any]:

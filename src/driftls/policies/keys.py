@@ -11,7 +11,7 @@ import numpy as np
 from driftls.errors import InputError
 from driftls.inputs import Rows
 from driftls.persistence import expect
-from driftls.policies.arm_index import id_header, id_of, plain_id
+from driftls.policies.arm_index import id_of, plain_id
 from driftls.state import refuse
 
 MOST_LEARNED = 100_000  # keys that are remembered after their reward, so that a repeated one is noticed
@@ -66,11 +66,8 @@ class Keys:
         """Keys for a header, and the rows of all waiting choices in a few arrays."""
         choices, none = self.waiting.values(), np.empty(0, np.int32)
         header = {
-            "learned": [id_header(key) for key in self.learned],
-            "waiting": [
-                [id_header(key), [id_header(name) for name in choice.name], choice.indices is not None]
-                for key, choice in self.waiting.items()
-            ],
+            "learned": list(self.learned),
+            "waiting": [[key, choice.name, choice.indices is not None] for key, choice in self.waiting.items()],
         }
         return header, {
             "start": np.cumsum([0, *(len(choice.values) for choice in choices)], dtype=np.int64),

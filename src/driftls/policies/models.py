@@ -16,7 +16,8 @@ from driftls.kernels.records import POLICY
 from driftls.kernels.rows import NO_ROOM, first_fault
 from driftls.persistence import checked, expect, whole
 from driftls.policies.evidence import Strength, can_adapt, next_strength, next_weights
-from driftls.policies.tables import ScoreTable
+from driftls.policies.files import grouped, joined, tracker_of
+from driftls.policies.tables import LANES, CrossedStage, ScoreTable
 from driftls.schedules import ridge
 from driftls.stage import Stage
 from driftls.state import refuse, unbroken
@@ -26,7 +27,7 @@ from driftls.widths import Width
 
 FIRST_ARMS = 16
 NUMBERS = ("errors", "learned", "probability")
-LANES = 8  # arms that are scored at once: lines of a table are filled up to a multiple
+MOST_SLOTS = 1 << 24  # in a file
 
 
 class Model(NamedTuple):
@@ -45,9 +46,11 @@ class Models:
         Of the policy.
     disjoint : bool
         Whether every arm has a model; else slot 0 has the one of all.
+    first : Strength, optional
+        The guess from which on the strength of the prior is found from the data, where tracker and width allow for that.
     """
 
-    def __init__(self, dim: int, width: Width, seed: Seed, *, disjoint: bool) -> None:
+    def __init__(self, dim: int, width: Width, seed: Seed, *, disjoint: bool, first: Strength | None = None) -> None:
         self.dim, self.width, self.disjoint = dim, width, disjoint
         self.need = width.draws(dim) + 1  # draws of one model in one round, and one for epsilon
         self.draws = Draws(seed, max(TAPE, 8 * self.need))
@@ -57,8 +60,9 @@ class Models:
         self._by_slot: dict[int, Model] = {}
         self.frame.set(trackers=np.zeros(FIRST_ARMS, np.int64), widths=np.zeros(FIRST_ARMS, np.int64))
         self.table = ScoreTable(self.frame)
+        self.crossed = CrossedStage(self.frame, self.table)
+        self.first = first
         self.strength: Strength | None = None  # of the prior, where it is estimated from the data
-        self.first: Strength | None = None  # the guess with which that began
         self.units: Units | None = None  # how features are measured; None for raw units, and before the first rows
         self.rounds, self.refilled = 0, False
         self.stage = Stage(dim)
@@ -80,10 +84,9 @@ class Models:
         """The standard deviation of the noise, as estimated; 0 before there was an error."""
         return float(np.sqrt(self.frame["errors"] / self.frame["learned"])) if self.frame["errors"] else 0.0
 
-    def adapt(self, tracker: Tracker, ridge: float) -> None:
-        """From this guess on, find the strength of the prior from the data, if tracker and width allow for that."""
-        if can_adapt(tracker, self.width):
-            self.strength = self.first = Strength(ridge)
+    def adapt(self, tracker: Tracker) -> None:
+        """Models have such a tracker: from now on the strength of the prior is found from the data, if it can be."""
+        self.strength = self.first if can_adapt(tracker, self.width) else None
 
     # -- memory that kernels use ---------------------------------------------------------------------------------
 
@@ -114,6 +117,14 @@ class Models:
         self.dim, self.width = dim, self.width if width is None else width
         self.need = self.width.draws(dim) + 1
         self._make_slots(self.slots.size)
+        self.table.leave()
+        if self.units is not None:
+            self.units.grow(dim)
+        self.take_rows(self.stage.sparse)
+        for slot, (tracker, opened) in list(self._by_slot.items()):
+            if self.disjoint:  # else the policy's own
+                tracker.grow(dim)
+            self.put(slot, Model(tracker, opened.over_more(self.draws)))
 
     def take_rows(self, sparse: bool | None) -> None:
         """Rows are dense, or sparse, from now on; None: the first ones will tell."""
@@ -145,6 +156,14 @@ class Models:
         model.width.reserve(1 if self.disjoint else self.slots.size)
         if isinstance(model.tracker, RLS):
             model.tracker.keep_ready()
+        if not self.disjoint:  # rows are those of the one model
+            model.tracker.held, self.units = True, model.tracker.units
+            self.take_rows(bool(model.tracker.sparse))
+            self.crossed.open(model.width)
+
+    def freeze(self) -> None:
+        """From now on nothing is noted of what is offered."""
+        self.frame["frozen"] = True
 
     def clear(self) -> None:
         """There is no model any more, and rows of either kind may come."""
@@ -161,16 +180,14 @@ class Models:
             self.frame["fault_row"] = code // 8 - 1
             raise self.fault(code % 8)
 
-    def choose(self, count: int, allowed: Any = None, *, ask: bool = False, frozen: bool = False) -> int:
-        """The arm to show among the rows of the stage, or among those that are allowed.
-
-        ask: which has the highest score, and no more; frozen: what a kernel notes of the arms would be learning.
+    def choose(self, count: int, allowed: Any = None, *, ask: bool = False) -> int:
+        """The arm to show among the rows of the stage, or among those that are allowed; ask: which has the highest score,
+        and no more.
         """
         if allowed is not None:
             self.frame["allowed"] = allowed
-        how = 1 if ask else 2 if frozen else 0
         try:
-            while (chosen := kernels.choose.run(self._address, how, count)) < 0.0:
+            while (chosen := kernels.choose.run(self._address, int(ask), count)) < 0.0:
                 if chosen != -kernels.NO_DRAWS:
                     raise self.fault(int(-chosen))
                 self.have_draws()
@@ -179,8 +196,8 @@ class Models:
                 self.frame["allowed"] = 0
         if not ask:
             self.rounds += 1
-        if how == 0 and self.units is not None and self.units.asked:
-            self._look()  # what was noted of these arms asks for other units of their features
+            if self.units is not None and self.units.asked:
+                self._look()  # what was noted of these arms asks for other units of their features
         return int(chosen)
 
     def widths(self, count: int) -> NDArray[np.float64]:
@@ -288,7 +305,7 @@ class Models:
         settled = [model.tracker.settle() for model in models]
         if change is not None or any(settled):
             self.table.renew()
-        if self.first is not None:  # the noise, as the model of all rewards sees it
+        if self.strength is not None:  # the noise, as the model of all rewards sees it
             variation = units.reward_variation
             if any(model.tracker.history.dropped for model in learned):  # what is explained is of the rows held
                 variation = sum(len(model.tracker) * model.tracker.history.mean_square() for model in learned)
@@ -306,28 +323,53 @@ class Models:
     # -- files ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Header and arrays of all but the models themselves."""
-        numbers = {name: self.frame[name] for name in NUMBERS}
-        strength = None if self.strength is None else [*self.strength, *(self.first or self.strength)]
-        header = {"draws": self.draws.header(), "rounds": self.rounds, "numbers": numbers, "strength": strength}
-        return header, {"unread": self.draws.unread()}
+        """Header and arrays of all models, and of what they share."""
+        header: dict[str, Any] = {"draws": self.draws.header(), "rounds": self.rounds, "sparse": self.stage.sparse}
+        header |= {"numbers": {name: self.frame[name] for name in NUMBERS}, "models": []}
+        header |= {"first": self.first and list(self.first), "strength": self.strength and list(self.strength)}
+        parts = {"draws": {"unread": self.draws.unread()}}
+        if self.disjoint and self.units is not None:
+            header["units"], parts["units"] = self.units.snapshot()
+        for slot, (tracker, width) in sorted(self._by_slot.items()):
+            numbers, parts[f"{slot}.width"] = width.snapshot()
+            header["models"].append(kept := {"slot": slot, "slots": width.slots, "numbers": numbers})
+            if self.disjoint:  # else it is the policy's
+                kept["tracker"], parts[f"{slot}.tracker"] = tracker.snapshot()
+        return header, joined(parts)
 
-    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """What `snapshot` wrote down."""
+    def restore(
+        self, header: dict[str, Any], parts: dict[str, Any], tracker: Tracker, functions: dict[str, Any]
+    ) -> None:
+        """What `snapshot` wrote down, for this tracker of the policy's."""
         for name in NUMBERS:
             self.frame[name] = checked(header["numbers"][name], float)
             refuse(not 0.0 <= self.frame[name] < np.inf, name)
-        self.rounds, self.strength, self.first = whole(header, "rounds"), None, None
-        if header["strength"] is not None:
-            numbers = checked(header["strength"], tuple[float, float, float, float])
-            refuse(not min(numbers) > 0.0, "strength")
-            self.strength, self.first = Strength(*numbers[:2]), Strength(*numbers[2:])
-        self.draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
+        pair: Any = tuple[float, float] | None
+        prior: list[Any] = [checked(header[name], pair) for name in ("first", "strength")]
+        refuse(any(min(found) <= 0.0 for found in prior if found) or (prior[1] and not prior[0]), "strength")
+        self.first, self.strength = (found and Strength(*found) for found in prior)
+        self.rounds = whole(header, "rounds")
+        self.draws.restore(header["draws"], expect(parts["draws"], "unread", (None,), np.float64))
         self.read_tape()
-
-    def check_prior(self, tracker: Tracker) -> None:
-        """After `restore`: refuse a strength that this policy's tracker and width cannot find, or that is not the models'."""
-        if self.strength is not None:
+        if self.disjoint and self.units is not None:
+            self.units.restore(header["units"], parts["units"])
+        for kept in header["models"]:
+            slot, slots, own, found = (
+                whole(kept, "slot"),
+                whole(kept, "slots"),
+                grouped(parts[str(kept["slot"])]),
+                tracker,
+            )
+            if self.disjoint:
+                found = tracker_of(kept["tracker"], own["tracker"], functions)
+                if self.units is not None:
+                    found.measure(self.units)
+            refuse(found.sparse is None or found.sparse != header["sparse"] or found.dim != self.dim, f"model {slot}")
+            refuse(not (self.width.keeps_arms and not self.disjoint) <= slots <= MOST_SLOTS, "slots")
+            width = self.width.opened(found, self.draws, slots)
+            width.restore(kept["numbers"], own["width"])
+            self.put(slot, Model(found, width))
+        if self.strength is not None:  # which this tracker and width must be able to find
             refuse(not can_adapt(tracker, self.width), "regularisation")
             for model in self.each():
                 refuse(model.tracker.regularisation != ridge(self.strength.ridge), "regularisation")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from driftls.compiling.parts import Frame
 from driftls.errors import InputError
 from driftls.persistence import Saveable
-from driftls.policies.arms import allowed_arms, look_at
+from driftls.policies.arms import allowed_arms
 
 
 class Questions(Saveable):
@@ -24,12 +23,13 @@ class Questions(Saveable):
     frame: Frame
     _asked: int | None = None  # during a question, how many features there were before it
 
-    @abstractmethod
-    def _question(self, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
+    def _question(self: Any, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
         """Stage a round without opening anything for its arms; how many these are. whole: a row for each."""
-
-    def _answered(self) -> None:
-        """A question is over."""
+        rows, count, names = self._round(arms, items, ids)
+        lines = self._stage(rows, count, names, whole=whole)
+        self._models.table.leave()  # which has rounded otherwise, and whose slots these are
+        self._offer(names, count, lines, ask=True)
+        return count  # type: ignore[no-any-return]
 
     def scores(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
         """theta.x + kappa width(x) of each arm."""
@@ -47,18 +47,11 @@ class Questions(Saveable):
         self, arms: Any, items: Any = None, *, ids: Any = None, allowed: Any = None
     ) -> NDArray[np.float64]:
         """How likely each arm is to be chosen now, if nothing but epsilon is random."""
-        epsilon = self.frame["epsilon"]
-        scores = epsilon < 1.0 or self.disjoint
-        with self._asking(scores=scores) as who:
-            if scores:
-                count = who._question(arms, items, ids)
-            else:
-                rows, count, _ = who._round(arms, items, ids)
-                look_at(rows)
+        with self._asking(scores=True) as who:
+            count, epsilon = who._question(arms, items, ids), self.frame["epsilon"]
             mask = np.ones(count, np.int64) if allowed is None else allowed_arms(allowed, count)
             share = np.where(mask, epsilon / mask.sum(), 0.0)
-            if scores:
-                share[who._models.choose(count, mask, ask=True)] += 1.0 - epsilon
+            share[who._models.choose(count, mask, ask=True)] += 1.0 - epsilon
             return share
 
     @contextmanager
@@ -83,6 +76,5 @@ class Questions(Saveable):
                     models.draws.cursor[0] = 0 if models.refilled else cursor
                     for width, aside in zip(widths, kept):
                         width.put_back(aside)
-                    who._answered()
                     if features is not None:
                         features.drop()
