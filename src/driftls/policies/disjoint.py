@@ -102,7 +102,7 @@ class DisjointLinUCB(Policy):
             width = CentredWidth() if found.intercept else DiagonalWidth()
         first = None if kappa is not None or (found.ridge_given and not self._auto) else Strength(FIRST_RIDGE)
         weights: dict[str, Any] = {"kappa": kappa, "sigmas": sigmas, "epsilon": epsilon}
-        super().__init__(found, width, seed=own, features=features, first=first, most=most_arms, **weights)
+        super().__init__(found, width, seed=own, features=features, first=first, most_arms=most_arms, **weights)
 
     def __len__(self) -> int:
         """How many arms have a model."""

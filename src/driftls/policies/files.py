@@ -10,6 +10,7 @@ import numpy as np
 import driftls.trackers
 from driftls.draws import GENERATORS
 from driftls.errors import CorruptFileError
+from driftls.features import from_header as features_of
 from driftls.persistence import whole
 from driftls.state import refuse
 from driftls.trackers import Tracker
@@ -23,13 +24,26 @@ def snapshot_of(policy: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         part.snapshot() for part in (policy._models, policy.tracker, policy.keys)
     )
     header |= {"class": type(policy).__name__, "dim": policy.dim, "tracker": tracker, "keys": keys}
-    header |= {"reason": policy._reason, "auto": policy._auto, "frozen": policy.frozen}
-    header |= {"ids": index.header(), "most": index.most, "forget_after": index.forget_after}
+    header |= {"reason": policy._reason, "auto": policy._auto}
+    header |= {"ids": index.header(), "most_arms": index.most, "forget_after": index.forget_after}
     header["width"] = {"kind": type(width).__name__, **width.settings()}
     header["weights"] = {"kappa": None if sigmas else policy.kappa, "sigmas": sigmas, "epsilon": policy.epsilon}
     header["features"] = None if features is None else features.to_header()
     header["seeds"] = None if seeds is None else seeds_header(seeds)
     return header, arrays | joined({"tracker": rows, "keys": waiting})
+
+
+def restore(policy: Any, header: dict[str, Any], parts: dict[str, Any]) -> None:
+    """What `snapshot_of` wrote down, but for the models; a file may say anything, so all of it is looked at."""
+    policy._reason, policy._auto, policy.dim = str(header["reason"]), bool(header["auto"]), whole(header, "dim")
+    policy._seeds = None if header["seeds"] is None else seeds_of(header["seeds"])
+    policy.features = None if header["features"] is None else features_of(header["features"])
+    policy.keys.restore(header["keys"], parts["keys"], policy.dim)
+    index, disjoint, models = policy._index, policy.disjoint, header["models"]
+    refuse(disjoint and not all(choice.name for choice in policy.keys.waiting.values()), "waiting")
+    index.restore(header["ids"], None if disjoint else whole(models[0], "slots") if models else 0)
+    slots = sorted(index.slot_of.values()) if disjoint else [0] * len(models[:1])
+    refuse(sorted(whole(model, "slot") for model in models) != slots, "models")
 
 
 def tracker_of(header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Tracker:
@@ -46,7 +60,7 @@ def settings_of(header: dict[str, Any]) -> dict[str, Any]:
     kind = KINDS.get(str(settings.pop("kind")))
     if kind is None:
         raise CorruptFileError(f"the file names an unknown width: {header['width']!r}.")
-    limits = {name: whole(header, name) for name in ("most", "forget_after")}
+    limits = {name: whole(header, name) for name in ("most_arms", "forget_after")}
     weights = {name: value for name, value in header["weights"].items() if value is not None}
     return {"width": kind(**settings), **weights, **limits}
 

@@ -26,8 +26,9 @@ from driftls.units import Units
 from driftls.widths import Width
 
 FIRST_ARMS = 16
-NUMBERS = ("errors", "learned", "probability")
+NUMBERS = ("errors", "learned", "probability", "frozen")
 MOST_SLOTS = 1 << 24  # in a file
+SERVED = (kernels.NO_DRAWS, NO_ROOM, ATTEND, LOOK)  # statuses that are no faults
 
 
 class Model(NamedTuple):
@@ -57,6 +58,7 @@ class Models:
         self.frame = Frame(POLICY)
         self.frame["disjoint"] = disjoint
         self._address, self._position = self.frame.address, self.frame.cell("position")
+        self.frozen = self.frame.cell("frozen")  # whether it never learns
         self._by_slot: dict[int, Model] = {}
         self.frame.set(trackers=np.zeros(FIRST_ARMS, np.int64), widths=np.zeros(FIRST_ARMS, np.int64))
         self.table = ScoreTable(self.frame)
@@ -161,10 +163,6 @@ class Models:
             self.take_rows(bool(model.tracker.sparse))
             self.crossed.open(model.width)
 
-    def freeze(self) -> None:
-        """From now on nothing is noted of what is offered."""
-        self.frame["frozen"] = True
-
     def clear(self) -> None:
         """There is no model any more, and rows of either kind may come."""
         self._by_slot.clear()
@@ -188,9 +186,7 @@ class Models:
             self.frame["allowed"] = allowed
         try:
             while (chosen := kernels.choose.run(self._address, int(ask), count)) < 0.0:
-                if chosen != -kernels.NO_DRAWS:
-                    raise self.fault(int(-chosen))
-                self.have_draws()
+                self._serve(int(-chosen), 0)
         finally:
             if allowed is not None:
                 self.frame["allowed"] = 0
@@ -211,18 +207,11 @@ class Models:
         self.stage.reward[row] = reward
         self._position[0] = position
         while status := kernels.learn_row.run(self._address, row, slot):
-            if status == NO_ROOM:
-                self._make_room(row)
-            elif status == kernels.NO_DRAWS:
-                self.have_draws()
-            elif status == ATTEND:
-                self._attend()
-                break
-            elif status == LOOK:
-                self._look()
-            else:
+            if status not in SERVED:
                 self.frame["fault_row"] = arm
-                raise self.fault(int(status))
+            self._serve(int(status), row)
+            if status == ATTEND:
+                break
         if self.units is not None and self.units.asked:
             self._look()
 
@@ -240,16 +229,8 @@ class Models:
             while at < rounds:
                 at = int(kernels.play(frame, at, rounds))
                 status = frame["status"]
-                if status == kernels.NO_DRAWS:
-                    self.have_draws()
-                elif status == NO_ROOM:
-                    self._make_room(frame["line"])
-                elif status == ATTEND:
-                    self._attend()
-                elif status == LOOK and self.units is not None and self.units.asked:
-                    self._look()
-                elif status not in (0, LOOK):
-                    raise self.fault(int(status))
+                if status and not (status == LOOK and self.units is not None and not self.units.asked):
+                    self._serve(status, frame["line"])
         finally:
             self.rounds += at
             for name in ("rewards", "shown", "chosen", "first_arm"):
@@ -262,6 +243,19 @@ class Models:
         return fault(status, "the user" if self.disjoint else f"arm {self.frame['fault_row']}", self.dim)
 
     # -- what kernels ask for ------------------------------------------------------------------------------------
+
+    def _serve(self, status: int, row: int) -> None:
+        """Do what a kernel has come back for, at this row of the stage; or raise what is wrong."""
+        if status == kernels.NO_DRAWS:
+            self.have_draws()
+        elif status == NO_ROOM:
+            self._make_room(row)
+        elif status == ATTEND:
+            self._attend()
+        elif status == LOOK:
+            self._look()
+        else:
+            raise self.fault(status)
 
     def _make_room(self, row: int) -> None:
         tracker = self[self.frame["model"]].tracker

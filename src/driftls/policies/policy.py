@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 from driftls.draws import Seed
 from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap, resized
-from driftls.features import from_header as features_of
 from driftls.features.crossed import CrossedArms
 from driftls.history import Mapped
 from driftls.inputs import LARGEST, Rows, is_sparse, sparse_rows
-from driftls.persistence import whole
-from driftls.policies.arm_index import ArmIndex
+from driftls.policies.arm_index import MOST_ARMS, ArmIndex
 from driftls.policies.arms import (
     allowed_arms,
     check_parts,
@@ -30,38 +28,14 @@ from driftls.policies.arms import (
     rewards_of,
 )
 from driftls.policies.evidence import Strength
-from driftls.policies.files import grouped, seeds_of, settings_of, snapshot_of, tracker_of
-from driftls.policies.keys import Keys, row_of, waiting_of
+from driftls.policies.files import grouped, restore, settings_of, snapshot_of, tracker_of
+from driftls.policies.keys import Keys, Waiting, one_row
 from driftls.policies.models import Models
-from driftls.policies.questions import Questions
-from driftls.state import refuse
+from driftls.policies.questions import Questions, Turn
 from driftls.trackers import Tracker
 from driftls.trackers.settings import whole_number
 from driftls.units import Units
 from driftls.widths import Width
-
-
-class Turn:
-    """A call of a policy with features: if it is refused, and nothing was learned, they forget what they have met in it."""
-
-    __slots__ = ("learned", "policy")
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def __enter__(self) -> None:
-        self.policy.lock.acquire()
-        self.learned = self.policy.frame["learned"]
-        self.policy.features.__enter__()  # type: ignore[union-attr]
-
-    def __exit__(self, *error: Any) -> None:
-        features: Any = self.policy.features
-        try:
-            if error[0] is not None and self.policy.frame["learned"] > self.learned:
-                features.keep()
-            features.__exit__(*error)
-        finally:
-            self.policy.lock.release()
 
 
 class Policy(Questions):
@@ -83,24 +57,24 @@ class Policy(Questions):
         kappa: float | None = None,
         sigmas: float = 1.0,
         epsilon: float = 0.0,
+        forget_after: int = 1000,
+        most_arms: int = MOST_ARMS,
         seed: Seed = None,
         features: FeatureMap | None = None,
         first: Strength | None = None,
-        **index: int,
     ) -> None:
         check_parts(tracker, width)
         check_weights(kappa, sigmas, epsilon)
-        self.dim, self.lock = tracker.dim, threading.RLock()
-        self.tracker = tracker  # the model's; with one model an arm, what every arm gets a copy of
+        self.tracker, self.dim = tracker, tracker.dim  # with one model an arm, every arm gets a copy of it
+        # whoever uses the one tracker by itself takes turns, too
+        self.lock = threading.RLock() if self.disjoint else tracker.lock
         self._models = Models(self.dim, width, seed, disjoint=self.disjoint, first=first)
         self._models.adapt(tracker)
         self.frame = self._models.frame
         self.frame.set(kappa=0.0 if kappa is None else kappa, sigmas=sigmas if kappa is None else 0.0, epsilon=epsilon)
-        self._index = ArmIndex(
-            **index
-        )  # which id has which slot: of its model, or of a width that keeps something for each
-        self.keys, self.frozen = Keys(), False
-        self.features = features  # how arms are made of events or records; saved with the policy
+        # which id has which slot: of its model, or in a width that keeps something for each
+        self._index = ArmIndex(most_arms, forget_after)
+        self.keys, self.features = Keys(), features  # features make arms of events or records, and are saved with it
 
     # -- settings ------------------------------------------------------------------------------------------------
 
@@ -138,6 +112,11 @@ class Policy(Questions):
     def sigmas(self) -> float | None:
         """How many standard deviations of the noise kappa is, where it is estimated."""
         return float(self.frame["sigmas"]) or None
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it never learns: see `freeze`."""
+        return self._models.frozen[0] != 0  # type: ignore[no-any-return]
 
     @property
     def units(self) -> Units | None:
@@ -182,7 +161,7 @@ class Policy(Questions):
             chosen = self._models.choose(count, mask)
             if key is not None:
                 name = () if names is None else (names[chosen],)
-                self.keys.waiting[key] = waiting_of(*self._row_of(rows, chosen), name)
+                self.keys.waiting[key] = Waiting(one_row(*self._row_of(rows, chosen)), name)
             return chosen
 
     def learn(
@@ -209,7 +188,7 @@ class Policy(Questions):
                 return
             choice, before = self.keys.choice(key), self.frame["learned"]
             try:
-                self._learn(row_of(choice, self.dim), 0, choice.name, value)
+                self._learn(choice.row, 0, choice.name, value)
             finally:  # a row after which the error runs away was learned, too
                 self.keys.settle(key, learned=self.frame["learned"] > before)
 
@@ -231,9 +210,9 @@ class Policy(Questions):
                 raise InputError("the id of the arm is missing: remember(key, user, name).")
             key = self.keys.new(key)
             rows, _, names = self._round(x, None, [name], one=True)
-            rows, k = self._row_of(rows, 0)
-            look_at(rows, "the user" if self.disjoint else "arm")
-            self.keys.waiting[key] = waiting_of(rows, k, () if name is None else tuple(names))
+            row = one_row(*self._row_of(rows, 0))
+            look_at(row, "the user" if self.disjoint else "arm")
+            self.keys.waiting[key] = Waiting(row, () if name is None else tuple(names))
 
     def play(
         self,
@@ -386,8 +365,7 @@ class Policy(Questions):
     def freeze(self) -> Self:
         """A copy that chooses and never learns: what is shown to users, or what a log is asked about."""
         frozen = copy.deepcopy(self)
-        frozen.frozen = True
-        frozen._models.freeze()
+        frozen._models.frozen[0] = 1
         return frozen
 
     def _must_learn(self) -> None:
@@ -411,20 +389,9 @@ class Policy(Questions):
         return policy
 
     def _restore(self, header: dict[str, Any], parts: dict[str, Any], functions: dict[str, Any]) -> None:
-        """Stand where the snapshot was taken; a file may say anything, so all of it is looked at."""
-        self._reason, self._auto, self.dim = str(header["reason"]), bool(header["auto"]), whole(header, "dim")
-        self._seeds = None if header["seeds"] is None else seeds_of(header["seeds"])
-        self.features = None if header["features"] is None else features_of(header["features"])
-        self.keys.restore(header["keys"], parts["keys"], self.dim)
-        refuse(self.disjoint and not all(choice.name for choice in self.keys.waiting.values()), "waiting")
-        models, of_width = header["models"], 0 if not header["models"] else whole(header["models"][0], "slots")
-        self._index.restore(header["ids"], None if self.disjoint else of_width)
-        slots = sorted(self._index.slot_of.values()) if self.disjoint else [0] * len(models[:1])
-        refuse(sorted(whole(model, "slot") for model in models) != slots, "models")
+        """Stand where the snapshot was taken."""
+        restore(self, header, parts)
         self._models.restore(header, parts, self.tracker, functions)
-        self.frozen = bool(header["frozen"])
-        if self.frozen:
-            self._models.freeze()
 
     def functions(self) -> dict[str, Any]:
         if isinstance(self.tracker.history, Mapped):

@@ -16,6 +16,29 @@ from driftls.persistence import Saveable
 from driftls.policies.arms import allowed_arms
 
 
+class Turn:
+    """A call of a policy with features: if it is refused, and nothing was learned, they forget what they have met in it."""
+
+    __slots__ = ("learned", "policy")
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def __enter__(self) -> None:
+        self.policy.lock.acquire()
+        self.learned = self.policy.frame["learned"]
+        self.policy.features.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        features: Any = self.policy.features
+        try:
+            if error[0] is not None and self.policy.frame["learned"] > self.learned:
+                features.keep()
+            features.__exit__(*error)
+        finally:
+            self.policy.lock.release()
+
+
 class Questions(Saveable):
     """The questions that every policy answers; names that its features have never met count for nothing."""
 

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftls.draws import Seed
 from driftls.errors import DriftlsError, InputError, SettingsError
-from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms, with_constants
 from driftls.inputs import Rows, as_numbers
 from driftls.kernels import choose as kernels
 from driftls.policies.arm_index import plain_ids
 from driftls.policies.arms import arm_rows, as_block, fits, is_items, is_user, look_at, one_arm, plain_rows, rounds_of
-from driftls.policies.evidence import Strength
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
 from driftls.state import refuse
@@ -58,33 +55,6 @@ class SharedPolicy(Policy):
 
     _gives_constants = False  # to the blocks of crosses, so that one arm can be more popular than another
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        width: Width,
-        *,
-        kappa: float | None = None,
-        sigmas: float = 1.0,
-        epsilon: float = 0.0,
-        forget_after: int = 1000,
-        seed: Seed = None,
-        features: FeatureMap | None = None,
-        first: Strength | None = None,
-    ) -> None:
-        limits = {"forget_after": forget_after}
-        super().__init__(
-            tracker,
-            width,
-            kappa=kappa,
-            sigmas=sigmas,
-            epsilon=epsilon,
-            seed=seed,
-            features=features,
-            first=first,
-            **limits,
-        )
-        self.lock = tracker.lock  # whoever uses the tracker by itself takes turns too
-
     @property
     def theta(self) -> NDArray[np.float64]:
         """The present estimate; constants that the policy gave to blocks of crosses are in `tracker.theta` alone."""
@@ -115,15 +85,13 @@ class SharedPolicy(Policy):
             return copy.deepcopy(rows)
 
     def _round(self, arms: Any, items: Any, ids: Any, *, arm: Any = None, one: bool = False) -> tuple[Any, int, Any]:
-        names = plain_ids(ids) if ids is not None and hasattr(items, "__len__") else None
-        if names is not None:
+        names = None if ids is None else plain_ids(ids)
+        if names is not None and hasattr(items, "__len__"):
             fits(names, len(items))
         if items is not None or self.features is not None or is_user(arms):
             arms = self._arms_of(arms, items)
         rows, count = arm_rows(as_block(arms) if one else arms, self.dim)
-        if ids is not None and names is None:
-            names = fits(plain_ids(ids), count)
-        return rows, count, names
+        return rows, count, names if names is None else fits(names, count)
 
     def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
         if items is not None:
@@ -131,9 +99,7 @@ class SharedPolicy(Policy):
             if not hasattr(features, "rounds"):
                 raise InputError("users and items need features: build the policy with features=Features(...).")
             arms = list(arms) if isinstance(arms, Iterator) else arms
-            made = features.rounds(arms, items)
-            rounds = None if rewards is not None else len(arms)
-            arms = made
+            arms, rounds = features.rounds(arms, items), None if rewards is not None else len(arms)
         rows, _ = arm_rows(self._arms_of(arms), self.dim, many=True)
         names = None if ids is None else plain_ids(ids)
         rewards = None if rewards is None else as_numbers(rewards, "rewards must be a matrix")
@@ -258,7 +224,6 @@ class SharedPolicy(Policy):
     # -- files ---------------------------------------------------------------------------------------------------
 
     def _restore(self, header: dict[str, Any], parts: dict[str, Any], functions: dict[str, Any]) -> None:
-        self.lock = self.tracker.lock
         super()._restore(header, parts, functions)
         if (units := self.units) is not None and units.block:
             self._user = units.period - 1
