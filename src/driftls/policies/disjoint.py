@@ -68,7 +68,6 @@ class DisjointLinUCB(Policy):
     """
 
     disjoint: ClassVar[bool] = True
-    _positions: dict[Hashable, int]  # of the arms in the score table
     _seeds: np.random.Generator
 
     def __init__(
@@ -193,16 +192,15 @@ class DisjointLinUCB(Policy):
 
     # -- rows on their way to kernels ----------------------------------------------------------------------------
 
-    def _stage(self, rows: Any, count: int, names: Any, *, rounds: int = 0, whole: bool = False) -> int:
+    def _stage(self, rows: Any, count: int, names: Any, *, rounds: int = 0, whole: bool = False) -> None:
         stage = self._models.stage
-        if not rounds and stage.take_row(rows):
-            return 1
-        rows = rows if rounds else self._row(rows)
-        if stage.sparse is None:
-            self._begin(rows, count)
-        return self._models.stage.take(rows)
+        if rounds or not stage.take_row(rows):
+            rows = rows if rounds else self._row(rows)
+            if stage.sparse is None:
+                self._begin(rows, count)
+            self._models.stage.take(rows)
 
-    def _offer(self, names: Any, count: int, lines: int, *, rounds: int = 1, ask: bool = False) -> None:
+    def _offer(self, names: Any, count: int, *, rounds: int = 1, ask: bool = False) -> None:
         """Slots are those of models."""
         models, table = self._models, self._models.table
         if ask or names is not table.pool:
@@ -210,19 +208,18 @@ class DisjointLinUCB(Policy):
             if ask:
                 models.slots[:count] = [self._known(name) for name in names]
                 return
-            models.look_at(lines)
+            models.look_at(1)
             table.leave()
             models.slots[:count] = self._index.offer(names, self._open_model)
-            table.leave(list(names))
-        if table.again(self.tracker.inner, rounds):
-            self._positions = {name: k for k, name in enumerate(table.pool)}
+            table.leave(list(names), self.dim)
+        if table.again(rounds):
+            table.place_of = {name: k for k, name in enumerate(table.pool)}
             table.fill(models[int(models.slots[0])].width.table(), self.tracker.inner, count)
 
     def _learn(self, rows: Any, k: int, name: tuple[Hashable, ...], reward: float) -> None:
         slot = self._known(name[0])
         self._stage(rows, 1, name)
-        position = self._positions.get(name[0], -1) if self._models.table.filled else -1
-        self._models.learn(0, slot, position, reward)
+        self._models.learn(0, slot, self._models.table.place_of.get(name[0], -1), reward)
 
     def _known(self, name: Any) -> int:
         slot = self._index.slot_of.get(plain_id(name))

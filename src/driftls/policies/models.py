@@ -28,7 +28,6 @@ from driftls.widths import Width
 FIRST_ARMS = 16
 NUMBERS = ("errors", "learned", "probability", "frozen")
 MOST_SLOTS = 1 << 24  # in a file
-SERVED = (kernels.NO_DRAWS, NO_ROOM, ATTEND, LOOK)  # statuses that are no faults
 
 
 class Model(NamedTuple):
@@ -186,7 +185,7 @@ class Models:
             self.frame["allowed"] = allowed
         try:
             while (chosen := kernels.choose.run(self._address, int(ask), count)) < 0.0:
-                self._serve(int(-chosen), 0)
+                self._serve(int(-chosen))
         finally:
             if allowed is not None:
                 self.frame["allowed"] = 0
@@ -207,9 +206,7 @@ class Models:
         self.stage.reward[row] = reward
         self._position[0] = position
         while status := kernels.learn_row.run(self._address, row, slot):
-            if status not in SERVED:
-                self.frame["fault_row"] = arm
-            self._serve(int(status), row)
+            self._serve(int(status), row, arm)
             if status == ATTEND:
                 break
         if self.units is not None and self.units.asked:
@@ -244,8 +241,8 @@ class Models:
 
     # -- what kernels ask for ------------------------------------------------------------------------------------
 
-    def _serve(self, status: int, row: int) -> None:
-        """Do what a kernel has come back for, at this row of the stage; or raise what is wrong."""
+    def _serve(self, status: int, row: int = 0, arm: int | None = None) -> None:
+        """Do what a kernel has come back for, at this row of the stage; or raise what is wrong, with this arm's."""
         if status == kernels.NO_DRAWS:
             self.have_draws()
         elif status == NO_ROOM:
@@ -255,6 +252,7 @@ class Models:
         elif status == LOOK:
             self._look()
         else:
+            self.frame["fault_row"] = self.frame["fault_row"] if arm is None else arm
             raise self.fault(status)
 
     def _make_room(self, row: int) -> None:

@@ -156,8 +156,8 @@ class Policy(Questions):
                 key = self.keys.new(key)
             rows, count, names = self._round(arms, items, ids)
             mask = None if allowed is None else allowed_arms(allowed, count)
-            lines = self._stage(rows, count, names)
-            self._offer(names, count, lines)
+            self._stage(rows, count, names)
+            self._offer(names, count)
             chosen = self._models.choose(count, mask)
             if key is not None:
                 name = () if names is None else (names[chosen],)
@@ -249,9 +249,9 @@ class Policy(Questions):
             rewards, shown = rewards_of(rewards, shown, first.size, count)
             if rewards is not None and self.frozen:
                 self._must_learn()
-            lines = self._stage(rows, count, names, rounds=first.size)
-            self._models.look_at(lines)
-            self._offer(names, count, lines, rounds=first.size)
+            self._stage(rows, count, names, rounds=first.size)
+            self._models.look_at(first.size if self._models.crossed.on else rows.shape[0])
+            self._offer(names, count, rounds=first.size)
             return self._models.play(count, first.size, rewards, shown, first)
 
     def choose_many(self, arms: Any, items: Any = None, *, ids: Any = None, rounds: Any = None) -> NDArray[np.int64]:
@@ -280,11 +280,11 @@ class Policy(Questions):
         """Rows, one of which is that of arm k, and its number among them."""
 
     @abstractmethod
-    def _stage(self, rows: Any, count: int, names: Any, *, rounds: int = 0, whole: bool = False) -> int:
-        """Copy the rows of a round, or of many, to where kernels read them (whole: a row for each arm); how many lie there."""
+    def _stage(self, rows: Any, count: int, names: Any, *, rounds: int = 0, whole: bool = False) -> None:
+        """Copy the rows of a round, or of many, to where kernels read them; whole: a row for each arm."""
 
     @abstractmethod
-    def _offer(self, names: Any, count: int, lines: int, *, rounds: int = 1, ask: bool = False) -> None:
+    def _offer(self, names: Any, count: int, *, rounds: int = 1, ask: bool = False) -> None:
         """The arms of a round, or of many, get their slots; what is new is opened, unless this is a question."""
 
     @abstractmethod

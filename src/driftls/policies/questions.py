@@ -49,9 +49,9 @@ class Questions(Saveable):
     def _question(self: Any, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
         """Stage a round without opening anything for its arms; how many these are. whole: a row for each."""
         rows, count, names = self._round(arms, items, ids)
-        lines = self._stage(rows, count, names, whole=whole)
+        self._stage(rows, count, names, whole=whole)
         self._models.table.leave()  # which has rounded otherwise, and whose slots these are
-        self._offer(names, count, lines, ask=True)
+        self._offer(names, count, ask=True)
         return count  # type: ignore[no-any-return]
 
     def scores(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:

@@ -140,7 +140,7 @@ class SharedPolicy(Policy):
 
     # -- rows on their way to kernels ----------------------------------------------------------------------------
 
-    def _stage(self, rows: Any, count: int, names: Any, *, rounds: int = 0, whole: bool = False) -> int:
+    def _stage(self, rows: Any, count: int, names: Any, *, rounds: int = 0, whole: bool = False) -> None:
         models = self._models
         if models.stage.sparse is None:
             self._begin(rows, count, recurring=names is not None)
@@ -149,11 +149,10 @@ class SharedPolicy(Policy):
         if self._user:
             rows = self._inside(rows)
         rows = plain_rows(rows, models.dim) if whole else rows
-        if models.crossed.take(rows, models.stage, max(rounds, 1)):
-            return rows.row.shape[0]  # type: ignore[no-any-return]
-        return models.stage.take(plain_rows(rows, models.dim))
+        if not models.crossed.take(rows, models.stage, rounds or 1):
+            models.stage.take(plain_rows(rows, models.dim), 0, None if rounds else count)
 
-    def _offer(self, names: Any, count: int, lines: int, *, rounds: int = 1, ask: bool = False) -> None:
+    def _offer(self, names: Any, count: int, *, rounds: int = 1, ask: bool = False) -> None:
         """Slots are those of a width that keeps something for arms that recur."""
         models, index = self._models, self._index
         if not models.width.keeps_arms:
@@ -161,7 +160,7 @@ class SharedPolicy(Policy):
         if names is None:
             models.slots[:count] = -1
             return
-        models.look_at(lines)
+        models.look_at(count)
         if ask:
             models.slots[:count] = [index.slot_of.get(name, -1) for name in names]
         else:

@@ -26,18 +26,20 @@ class ScoreTable:
 
     def __init__(self, frame: Frame) -> None:
         self.pool: Any = None  # the arms of the last choices, as their owner tells them apart
-        self._frame, self._rounds = frame, 0
+        self.place_of: dict[Any, int] = {}  # of the arms that were last in the table, if they have ids
+        self._frame, self._rounds, self._due = frame, 0, TABLE_FROM
         self._shape, self._arms = (0, 0, 0), 0
 
-    def leave(self, pool: Any = None) -> None:
-        """The arms are those of another pool: score arm by arm."""
+    def leave(self, pool: Any = None, features: int = 0) -> None:
+        """The arms are those of another pool, for users with so many features: score arm by arm."""
         self.pool, self._rounds, self._frame["table"] = pool, 0, 0
+        self._due = max(TABLE_FROM, features // FEATURES_A_ROUND)
 
-    def again(self, features: int, rounds: int = 1) -> bool:
+    def again(self, rounds: int = 1) -> bool:
         """The same pool in so many rounds more: whether it is time for a table."""
-        before, due = self._rounds, max(TABLE_FROM, features // FEATURES_A_ROUND)
-        self._rounds += rounds
-        return before < due <= self._rounds
+        before = self._rounds
+        self._rounds = before + rounds
+        return before < self._due <= self._rounds
 
     def fill(self, kind: int, features: int, arms: int) -> None:
         """Have the pool of the frame's slots in the table of this kind (0: there is none), unless it would be too large."""
@@ -118,14 +120,15 @@ class CrossedStage:
                 self.table.leave()
             return False
         users, blocks, self.on = arms.row, arms.blocks, True
-        stage.lines(users.shape[0] * blocks.size)  # a reward for each arm
-        stage.take(users)
+        count = len(users.start) - 1
+        stage.lines(count * blocks.size)  # a reward for each arm
+        stage.take(users, 0, count)
         self._have_room(2 * stage.values.size + 1)
         known, dim, shared = self.table.pool or (blocks, 0, False)
         if (dim, shared) != (users.dim, arms.shared) or not (known is blocks or np.array_equal(known, blocks)):
-            self.table.leave((blocks, users.dim, arms.shared))
+            self.table.leave((blocks, users.dim, arms.shared), users.dim)
             shifts = users.dim * (blocks + arms.shared)
             stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=users.dim)
-        if self.table.again(users.dim, rounds):
+        if self.table.again(rounds):
             self.table.fill(self._kind, users.dim, blocks.size)
         return True
