@@ -358,7 +358,7 @@ class Models:
                     found.measure(self.units)
             refuse(found.sparse is None or found.sparse != header["sparse"] or found.dim != self.dim, f"model {slot}")
             refuse(not (self.width.keeps_arms and not self.disjoint) <= slots <= MOST_SLOTS, "slots")
-            width = self.width.opened(found, self.draws, slots)
+            width = self.width.open(found, self.draws, slots, restored=True)
             width.restore(kept["numbers"], own["width"])
             self.put(slot, Model(found, width))
         if self.strength is not None:  # which this tracker and width must be able to find
