@@ -1,4 +1,4 @@
-"""The parts that a policy is made of, to and from a file that may say anything."""
+"""A policy and its parts to a file, and from one that may say anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all policies share: one way each to choose, to learn, to play many rounds, to answer questions and to be kept."""
+"""What all policies share: one way each to choose, to learn, to play many rounds, to grow and to be kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy is asked: scores, widths and probabilities of arms; no answer changes anything."""
+"""Whose turn it is, and what a policy is asked: scores, widths and probabilities; no answer changes anything."""
 
 from __future__ import annotations
 
