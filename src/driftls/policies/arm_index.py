@@ -13,7 +13,6 @@ from driftls.errors import CorruptFileError, InputError
 from driftls.trackers.settings import whole_number
 
 MOST_BITS = 1024  # of a whole number that is an id
-MOST_ARMS = 2**31 - 2
 
 
 class ArmIndex:
@@ -29,8 +28,8 @@ class ArmIndex:
     (1, ['a', 'c'])
     """
 
-    def __init__(self, most: int = MOST_ARMS, forget_after: int = 1000) -> None:
-        self.most = whole_number(most, "most_arms", 1)
+    def __init__(self, most: int = 2**31, forget_after: int = 1000) -> None:
+        self.most = most
         self.forget_after = whole_number(forget_after, "forget_after", 0)  # rounds, where room is needed
         self.slot_of: OrderedDict[Hashable, int] = OrderedDict()
         self._offered: dict[Hashable, int] = {}

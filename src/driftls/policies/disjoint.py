@@ -15,9 +15,8 @@ from driftls.features import FeatureMap
 from driftls.features.columns import as_record
 from driftls.history import Mapped
 from driftls.inputs import as_rows
-from driftls.policies.arm_index import ArmIds, item_ids, plain_id, plain_ids
+from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
 from driftls.policies.arms import OPEN, OPEN_END, as_block, check_parts, first_dim, is_items, is_user, position_of
-from driftls.policies.evidence import Strength
 from driftls.policies.files import seeds_header, seeds_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
@@ -99,9 +98,10 @@ class DisjointLinUCB(Policy):
         own = self._seeds.spawn(1)[0]
         if width is None:
             width = CentredWidth() if found.intercept else DiagonalWidth()
-        first = None if kappa is not None or (found.ridge_given and not self._auto) else Strength(FIRST_RIDGE)
-        weights: dict[str, Any] = {"kappa": kappa, "sigmas": sigmas, "epsilon": epsilon}
-        super().__init__(found, width, seed=own, features=features, first=first, most_arms=most_arms, **weights)
+        super().__init__(found, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own, features=features)
+        self._index = ArmIndex(whole_number(most_arms, "most_arms", 1))
+        if kappa is None and (self._auto or not found.ridge_given):
+            self._models.adapt(found, FIRST_RIDGE)
 
     def __len__(self) -> int:
         """How many arms have a model."""

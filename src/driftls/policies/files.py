@@ -25,7 +25,7 @@ def snapshot_of(policy: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     )
     header |= {"class": type(policy).__name__, "dim": policy.dim, "tracker": tracker, "keys": keys}
     header |= {"reason": policy._reason, "auto": policy._auto}
-    header |= {"ids": index.header(), "most_arms": index.most, "forget_after": index.forget_after}
+    header |= {"ids": index.header(), "most": index.most, "forget_after": index.forget_after}
     header["width"] = {"kind": type(width).__name__, **width.settings()}
     header["weights"] = {"kappa": None if sigmas else policy.kappa, "sigmas": sigmas, "epsilon": policy.epsilon}
     header["features"] = None if features is None else features.to_header()
@@ -40,7 +40,10 @@ def restore(policy: Any, header: dict[str, Any], parts: dict[str, Any]) -> None:
     policy.features = None if header["features"] is None else features_of(header["features"])
     policy.keys.restore(header["keys"], parts["keys"], policy.dim)
     index, disjoint, models = policy._index, policy.disjoint, header["models"]
-    refuse(disjoint and not all(choice.name for choice in policy.keys.waiting.values()), "waiting")
+    if disjoint:
+        index.most = whole(header, "most")
+        refuse(not all(choice.name for choice in policy.keys.waiting.values()), "waiting")
+    refuse((disjoint or policy._auto) and policy._seeds is None, "seeds")
     index.restore(header["ids"], None if disjoint else whole(models[0], "slots") if models else 0)
     slots = sorted(index.slot_of.values()) if disjoint else [0] * len(models[:1])
     refuse(sorted(whole(model, "slot") for model in models) != slots, "models")
@@ -55,14 +58,13 @@ def tracker_of(header: dict[str, Any], arrays: dict[str, Any], functions: dict[s
 
 
 def settings_of(header: dict[str, Any]) -> dict[str, Any]:
-    """Width, weights and limits that a policy's file names."""
+    """Width and settings that a policy's file names."""
     settings = dict(header["width"])
     kind = KINDS.get(str(settings.pop("kind")))
     if kind is None:
         raise CorruptFileError(f"the file names an unknown width: {header['width']!r}.")
-    limits = {name: whole(header, name) for name in ("most_arms", "forget_after")}
     weights = {name: value for name, value in header["weights"].items() if value is not None}
-    return {"width": kind(**settings), **weights, **limits}
+    return {"width": kind(**settings), **weights, "forget_after": whole(header, "forget_after")}
 
 
 def joined(groups: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from driftls.draws import Seed, generator_of
 from driftls.errors import SettingsError
 from driftls.features import FeatureMap
 from driftls.policies.arms import OPEN, OPEN_END, first_dim
-from driftls.policies.evidence import Strength
 from driftls.policies.shared import SharedPolicy
 from driftls.trackers import RAW, RLS, SAGA, Tracker
 from driftls.trackers.settings import whole_number
@@ -80,7 +79,6 @@ class LinUCB(SharedPolicy):
             raise SettingsError("width needs a tracker: LinUCB chooses both itself, or neither.")
         self._auto = tracker is None
         own, self._seeds = generator_of(seed).spawn(2)
-        first = Strength(1.0) if self._auto and regularisation is None and kappa is None else None
         if tracker is None:
             dim = whole_number(dim, "dim", 1)
             kind, self._reason = RLS if dim <= EXACT_UP_TO else SAGA, OPEN
@@ -88,8 +86,10 @@ class LinUCB(SharedPolicy):
         if width is None:
             width = ExactWidth() if isinstance(tracker, RLS) else DiagonalWidth()
         sigmas = (2.0 if self._auto else 1.0) if sigmas is None else sigmas
-        weights: dict[str, Any] = {"kappa": kappa, "sigmas": sigmas, "epsilon": epsilon, "first": first}
+        weights: dict[str, Any] = {"kappa": kappa, "sigmas": sigmas, "epsilon": epsilon}
         super().__init__(tracker, width, forget_after=forget_after, seed=own, features=features, **weights)
+        if self._auto and regularisation is None and kappa is None:
+            self._models.adapt(tracker, 1.0)
 
     def _parts(self, sparse: bool, arms: int, recurring: bool, user: int) -> tuple[Tracker, Width, str]:
         dim, lam, seed = self.dim, self.tracker.regularisation, self._seeds

@@ -46,11 +46,9 @@ class Models:
         Of the policy.
     disjoint : bool
         Whether every arm has a model; else slot 0 has the one of all.
-    first : Strength, optional
-        The guess from which on the strength of the prior is found from the data, where tracker and width allow for that.
     """
 
-    def __init__(self, dim: int, width: Width, seed: Seed, *, disjoint: bool, first: Strength | None = None) -> None:
+    def __init__(self, dim: int, width: Width, seed: Seed, *, disjoint: bool) -> None:
         self.dim, self.width, self.disjoint = dim, width, disjoint
         self.need = width.draws(dim) + 1  # draws of one model in one round, and one for epsilon
         self.draws = Draws(seed, max(TAPE, 8 * self.need))
@@ -62,8 +60,10 @@ class Models:
         self.frame.set(trackers=np.zeros(FIRST_ARMS, np.int64), widths=np.zeros(FIRST_ARMS, np.int64))
         self.table = ScoreTable(self.frame)
         self.crossed = CrossedStage(self.frame, self.table)
-        self.first = first
-        self.strength: Strength | None = None  # of the prior, where it is estimated from the data
+        self.first: Strength | None = (
+            None  # of the prior: the guess with which it is found from the data, if it is to be
+        )
+        self.strength: Strength | None = None  # what it is now, if tracker and width allow for that
         self.units: Units | None = None  # how features are measured; None for raw units, and before the first rows
         self.rounds, self.refilled = 0, False
         self.stage = Stage(dim)
@@ -85,8 +85,9 @@ class Models:
         """The standard deviation of the noise, as estimated; 0 before there was an error."""
         return float(np.sqrt(self.frame["errors"] / self.frame["learned"])) if self.frame["errors"] else 0.0
 
-    def adapt(self, tracker: Tracker) -> None:
-        """Models have such a tracker: from now on the strength of the prior is found from the data, if it can be."""
+    def adapt(self, tracker: Tracker, ridge: float | None = None) -> None:
+        """Models have such a tracker; from this guess on (or the one before) find the ridge from the data, if it can be."""
+        self.first = self.first if ridge is None else Strength(ridge)
         self.strength = self.first if can_adapt(tracker, self.width) else None
 
     # -- memory that kernels use ---------------------------------------------------------------------------------

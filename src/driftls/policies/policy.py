@@ -17,7 +17,7 @@ from driftls.features import FeatureMap, resized
 from driftls.features.crossed import CrossedArms
 from driftls.history import Mapped
 from driftls.inputs import LARGEST, Rows, is_sparse, sparse_rows
-from driftls.policies.arm_index import MOST_ARMS, ArmIndex
+from driftls.policies.arm_index import ArmIndex
 from driftls.policies.arms import (
     allowed_arms,
     check_parts,
@@ -58,22 +58,19 @@ class Policy(Questions):
         sigmas: float = 1.0,
         epsilon: float = 0.0,
         forget_after: int = 1000,
-        most_arms: int = MOST_ARMS,
         seed: Seed = None,
         features: FeatureMap | None = None,
-        first: Strength | None = None,
     ) -> None:
         check_parts(tracker, width)
         check_weights(kappa, sigmas, epsilon)
         self.tracker, self.dim = tracker, tracker.dim  # with one model an arm, every arm gets a copy of it
         # whoever uses the one tracker by itself takes turns, too
         self.lock = threading.RLock() if self.disjoint else tracker.lock
-        self._models = Models(self.dim, width, seed, disjoint=self.disjoint, first=first)
-        self._models.adapt(tracker)
+        self._models = Models(self.dim, width, seed, disjoint=self.disjoint)
         self.frame = self._models.frame
         self.frame.set(kappa=0.0 if kappa is None else kappa, sigmas=sigmas if kappa is None else 0.0, epsilon=epsilon)
         # which id has which slot: of its model, or in a width that keeps something for each
-        self._index = ArmIndex(most_arms, forget_after)
+        self._index = ArmIndex(forget_after=forget_after)
         self.keys, self.features = Keys(), features  # features make arms of events or records, and are saved with it
 
     # -- settings ------------------------------------------------------------------------------------------------

@@ -42,8 +42,6 @@ class SharedPolicy(Policy):
     features : FeatureMap, optional
         Makes arms of dicts, tables and events, such as `Features`: `choose(user, items)`. It is saved with the policy,
         which grows with a vocabulary.
-    first : Strength, optional
-        Where given, the ridge is found from the data, beginning with this one, if tracker and width allow for that.
 
     Examples
     --------

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from driftls.draws import Seed
-from driftls.policies.evidence import Strength
 from driftls.policies.shared import SharedPolicy
 from driftls.trackers import RAW, RLS, Diagonal, Tracker
 from driftls.widths import NoWidth, SampleWidth
@@ -78,5 +77,6 @@ class LinTS(SharedPolicy):
         intercept: bool = True,
     ) -> None:
         tracker = RLS(dim, regularisation=regularisation, scale=scale, intercept=intercept)
-        first = Strength(1.0) if regularisation is None and kappa is None else None
-        super().__init__(tracker, SampleWidth(), kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed, first=first)
+        super().__init__(tracker, SampleWidth(), kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=seed)
+        if regularisation is None and kappa is None:
+            self._models.adapt(tracker, tracker.total_ridge(1))
