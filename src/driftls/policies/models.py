@@ -51,6 +51,7 @@ class Models:
     def __init__(self, dim: int, width: Width, seed: Seed, *, disjoint: bool) -> None:
         self.dim, self.width, self.disjoint = dim, width, disjoint
         self.need = width.draws(dim) + 1  # draws of one model in one round, and one for epsilon
+        self.by_slot = disjoint or width.keeps_arms  # whether arms have slots
         self.draws = Draws(seed, max(TAPE, 8 * self.need))
         self.frame = Frame(POLICY)
         self.frame["disjoint"] = disjoint
@@ -117,7 +118,7 @@ class Models:
     def grow(self, dim: int, width: Width | None = None) -> None:
         """Rows have so many features from now on, and new models another width, if one is given."""
         self.dim, self.width = dim, self.width if width is None else width
-        self.need = self.width.draws(dim) + 1
+        self.need, self.by_slot = self.width.draws(dim) + 1, self.disjoint or self.width.keeps_arms
         self._make_slots(self.slots.size)
         self.table.leave()
         if self.units is not None:

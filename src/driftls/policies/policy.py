@@ -154,7 +154,8 @@ class Policy(Questions):
             rows, count, names = self._round(arms, items, ids)
             mask = None if allowed is None else allowed_arms(allowed, count)
             self._stage(rows, count, names)
-            self._offer(names, count)
+            if self._models.by_slot:
+                self._offer(names, count)
             chosen = self._models.choose(count, mask)
             if key is not None:
                 name = () if names is None else (names[chosen],)
@@ -248,7 +249,8 @@ class Policy(Questions):
                 self._must_learn()
             self._stage(rows, count, names, rounds=first.size)
             self._models.look_at(first.size if self._models.crossed.on else rows.shape[0])
-            self._offer(names, count, rounds=first.size)
+            if self._models.by_slot:
+                self._offer(names, count, rounds=first.size)
             return self._models.play(count, first.size, rewards, shown, first)
 
     def choose_many(self, arms: Any, items: Any = None, *, ids: Any = None, rounds: Any = None) -> NDArray[np.int64]:

@@ -51,7 +51,8 @@ class Questions(Saveable):
         rows, count, names = self._round(arms, items, ids)
         self._stage(rows, count, names, whole=whole)
         self._models.table.leave()  # which has rounded otherwise, and whose slots these are
-        self._offer(names, count, ask=True)
+        if self._models.by_slot:
+            self._offer(names, count, ask=True)
         return count  # type: ignore[no-any-return]
 
     def scores(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:

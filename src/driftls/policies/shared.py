@@ -153,8 +153,6 @@ class SharedPolicy(Policy):
     def _offer(self, names: Any, count: int, *, rounds: int = 1, ask: bool = False) -> None:
         """Slots are those of a width that keeps something for arms that recur."""
         models, index = self._models, self._index
-        if not models.width.keeps_arms:
-            return
         if names is None:
             models.slots[:count] = -1
             return
@@ -183,7 +181,7 @@ class SharedPolicy(Policy):
             if not models.crossed.take(rows, models.stage):
                 models.stage.take(*one_arm(rows, k, models.dim), 1)
                 k = 0
-            if name and models.width.keeps_arms:
+            if name and models.by_slot:
                 models.slots[0] = self._index.slot_of.get(name[0], -1)
                 kernels.open_arms(self.frame, 1, 1)  # none, if the arm comes with other features than it had
                 slot = int(models.slots[0])
