@@ -33,9 +33,7 @@ docs: $(VENV)/.dev  ## the documentation site, in site/: open site/index.html, n
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --site-dir site
 
 ir: $(VENV)/.dev  ## the kernels' LLVM IR that is shipped, so that a first result does not wait for the compiler; after an edit of a kernel
-	rm -rf src/driftls/compiling/ir .ir
-	DRIFTLS_CACHE_DIR=.ir $(BIN)/driftls warmup
-	mkdir src/driftls/compiling/ir && mv .ir/parts/*.ir src/driftls/compiling/ir && rm -rf .ir
+	$(BIN)/python -c 'from driftls.cli.studies import every_part as parts; from driftls.compiling.objects import ship; ship(parts())'
 
 bench: $(VENV)/.dev  ## a round of ours, of exact methods and of other libraries, small; what else is measured: python -m benchmarks
 	$(BIN)/python -m benchmarks peers --quick

@@ -256,12 +256,20 @@ def decision(repetitions: int) -> list[list[Any]]:
 # -- numbers far from 0 ----------------------------------------------------------------------------------------------
 
 FAR = (0.0, 1.0, 3.0, 10.0, 100.0, 1e4)
+# whether columns are crossed with arms, and the share of numbers that is missing
+FAR_CASES = (
+    ("one model an arm", False, 0.0),
+    ("3% missing", False, 0.03),
+    ("30% missing", False, 0.3),
+    ("crosses", True, 0.0),
+    ("crosses, 3% missing", True, 0.03),
+)
 
 
 def far(options: Options) -> Table:
     """The share of right arms in percent, by how far the numbers of dicts lie from 0."""
     rows, seeds, count = [], range(options.count(10, 2)), 300 if options.quick else 1500
-    for name, crosses, gaps in (("one model an arm", False, 0.0), ("with gaps", False, 0.03), ("crosses", True, 0.0)):
+    for name, crosses, gaps in FAR_CASES:
         cells = []
         for distance in FAR:
             tell(f"{name}: {distance:g} from 0")

@@ -2,8 +2,19 @@
 
 import fcntl
 import os
+import signal
 
 import pytest
+
+
+def pytest_configure():
+    """Ctrl-C is heard, in this process and in those that tests start, however the suite was started.
+
+    A shell without job control has what runs in the background (`nohup make test &`) ignore it, and so would every process
+    that a test interrupts: what is ignored is inherited, what is handled is not. Workers of xdist come by here, too.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -236,18 +236,6 @@ def test_a_tracker_is_not_loaded_as_another(case, tmp_path):
                 cls.load(tmp_path / "t.safetensors")
 
 
-def test_a_tracker_that_has_seen_nothing_can_be_saved(tmp_path):
-    X, y = rows()
-    for case in CASES:
-        if "function" in case.name:
-            continue
-        empty = make(case)
-        empty.save(tmp_path / "t.safetensors")
-        again = type(empty).load(tmp_path / "t.safetensors")
-        assert len(again) == 0
-        np.testing.assert_array_equal(again.partial_fit(X, y).theta, make(case).partial_fit(X, y).theta)
-
-
 def test_a_function_has_to_be_supplied_again(tmp_path):
     X, y = rows()
 

@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse as sp
 import scipy.stats
 
-from driftls import ridge
 from driftls.errors import InputError, SettingsError
 from driftls.history import FIRST_BYTES, ROWS_KEPT, Growing, Reservoir, Window
 from driftls.trackers import CD, GD, OLS, RAW, RLS, SAG, SAGA, SVRG, Diagonal
@@ -44,20 +43,6 @@ def test_a_block_larger_than_everything_before_it_is_kept_whole(layout):
     kept, targets = held_rows(tracker.history)
     np.testing.assert_array_equal(kept, X)
     np.testing.assert_array_equal(targets, y)
-
-
-@LAYOUTS
-@pytest.mark.parametrize("block", [1, 7, 400])
-def test_a_window_keeps_the_newest_rows(layout, block):
-    X, y = numbered(0, 400)
-    tracker = GD(8, history=Window(64), seed=0, **RAW)
-    for first in range(0, 400, block):
-        tracker.partial_fit(as_layout(X[first : first + block], layout), y[first : first + block])
-    kept, targets = held_rows(tracker.history)
-    assert sorted(targets) == list(range(337, 401))
-    np.testing.assert_array_equal(kept, np.repeat(targets[:, None], 8, axis=1))
-    assert tracker.history.seen == 400
-    assert len(tracker.history) == 64
 
 
 @LAYOUTS
@@ -157,30 +142,6 @@ def test_the_sum_of_stored_gradients_is_that_of_the_rows_held(make_tracker, hist
 def test_a_capacity_that_cannot_be_is_refused(kind, capacity):
     with pytest.raises(SettingsError, match="capacity must be a whole number of rows, at least 1"):
         kind(capacity)
-
-
-@pytest.mark.parametrize("history", [Growing, "growing", 100, np.eye(2)])
-def test_what_is_not_a_history_is_refused(history):
-    with pytest.raises(SettingsError, match="history must be a Growing"):
-        SAGA(2, history=history, **RAW)
-
-
-@pytest.mark.parametrize(
-    ("make_tracker", "complaint"),
-    [
-        (lambda: RLS(2, history=Reservoir(5), **RAW), "needs no reservoir"),
-        (lambda: CD(2, history=Reservoir(5), **RAW), "needs no reservoir"),
-        (lambda: Diagonal(2, history=Reservoir(5), **RAW), "cannot take a row back"),
-        (lambda: Diagonal(2, history=Window(5), **RAW), "cannot take a row back"),
-        (lambda: RLS(2, discount=0.9, history=Window(5), **RAW), "both forget"),
-        (lambda: CD(2, discount=0.9, history=Window(5), **RAW), "both forget"),
-        (lambda: RLS(2, discount=0.9, regularisation=0.1, **RAW), "total ridge is constant"),
-        (lambda: RLS(2, method="inverse", regularisation=ridge(0.0), **RAW), "cannot be inverted"),
-    ],
-)
-def test_a_history_that_a_tracker_cannot_use_is_refused(make_tracker, complaint):
-    with pytest.raises(SettingsError, match=complaint):
-        make_tracker()
 
 
 @LAYOUTS

@@ -73,7 +73,7 @@ class ColumnWarning(UserWarning):
 
 
 class MissingNumberWarning(UserWarning):
-    """A record lacks a number that others have; it is left out, which counts as 0."""
+    """A record lacks a number that others have; it is left out, and counts as the mean, or as 0."""
 
 
 class LearningWarning(UserWarning):

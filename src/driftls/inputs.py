@@ -49,10 +49,7 @@ class Rows(NamedTuple):
 
     def tocsr(self) -> sp.csr_array:
         """The same as a SciPy matrix."""
-        try:
-            indices, values, start, _ = pointed(self.start, self.indices, self.values, self.shape)
-        except ValueError as error:
-            raise InputError(f"these are no valid sparse rows: {error}. Build them anew.") from None
+        indices, values, start, _ = sparse_rows(self, "what was given as rows")
         start = start.astype(INDEX) if start[-1] <= np.iinfo(INDEX).max else start  # or SciPy makes indices longer, too
         return sp.csr_array((values, indices, start), shape=self.shape)
 
@@ -100,10 +97,12 @@ def as_number(value: Any, called: str) -> float:
     return number
 
 
-def as_whole(value: Any, called: str, least: int = 1) -> int:
+def as_whole(value: Any, called: str, least: int = 1, most: int = 2**31 - 2) -> int:
     """A setting that counts something."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise SettingsError(f"{called} must be a whole number of at least {least}, got {value!r}.")
+    good = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not (good and least <= value <= most):
+        limit = f"at most {most}" if good and value > most else f"at least {least}"
+        raise SettingsError(f"{called} must be a whole number of {limit}, got {value!r}.")
     return int(value)
 
 
@@ -112,19 +111,16 @@ def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
     rows: Any
     if type(X) is Rows and X.dim == dim and X.plain():
         return X
-    if type(X) in CSR and (rows := csr_rows(X, dim)) and rows.plain():
+    if (rows := csr_rows(X, dim)) is not None and rows.plain():
         return rows
     if type(X) is np.ndarray and X.dtype == FLOAT:
         rows = X
     elif is_sparse(X):
         rows = sparse_rows(X, called)
     elif is_pair(X):
-        rows = pair_rows(X, dim)
+        rows = pair_rows([X], dim)
     elif type(X) is list and X and all(map(is_pair, X)):
-        each = [pair_rows(x, dim) for x in X]
-        indices = np.concatenate([row.indices.astype(np.int64) for row in each])
-        start = np.cumsum([0, *(row.indices.size for row in each)])
-        rows = Rows(indices, np.concatenate([row.values for row in each]), start, dim)
+        rows = pair_rows(X, dim)
     else:
         rows = as_numbers(X, f"{called} must be a matrix")
     if len(rows.shape) != 2 or rows.shape[1] != dim:
@@ -137,8 +133,8 @@ def as_rows(X: Any, dim: int, called: str = "X") -> NDArray[Any] | Rows:
 
 
 def is_sparse(X: Any) -> bool:
-    """Whether this is a sparse matrix, or has the arrays of one as `Rows` does."""
-    return type(X) is Rows or sp.issparse(X) or all(hasattr(X, name) for name in Rows._fields)
+    """Whether these are sparse rows, of SciPy or as plain arrays."""
+    return type(X) is Rows or sp.issparse(X)
 
 
 def is_pair(x: Any) -> bool:
@@ -148,54 +144,57 @@ def is_pair(x: Any) -> bool:
     )
 
 
-def pair_rows(x: Any, dim: int) -> Rows:
-    """One row from (indices, values)."""
-    indices, values = as_numbers(x[0], "indices must be a vector"), as_numbers(x[1], "values must be a vector")
-    if indices.ndim != 1 or values.shape != indices.shape:
-        raise DimensionError(
-            f"(indices, values) must be two vectors of one length, got {indices.shape}, {values.shape}."
-        )
-    if indices.size and indices.dtype.kind not in "iu":
-        raise InputError(f"indices must be whole numbers, got {indices.dtype}.")
-    return Rows(indices, values, np.array([0, indices.size]), dim)
+def pair_rows(pairs: list[Any], dim: int) -> Rows:
+    """Rows from (indices, values) of each."""
+    each = [(as_numbers(at, "indices must be a vector"), as_numbers(x, "values must be a vector")) for at, x in pairs]
+    for indices, values in each:
+        if indices.ndim != 1 or values.shape != indices.shape:
+            raise DimensionError(
+                f"(indices, values) must be two vectors of one length, got {indices.shape}, {values.shape}."
+            )
+        if indices.size and indices.dtype.kind not in "iu":
+            raise InputError(f"indices must be whole numbers, got {indices.dtype}.")
+    start = np.cumsum([0, *(indices.size for indices, _ in each)])
+    indices, values = (np.concatenate(part) for part in zip(*((at.astype(np.int64), x) for at, x in each)))
+    return Rows(indices, values, start, dim)
 
 
 def sparse_rows(X: Any, called: str) -> Rows:
-    """The arrays of a sparse matrix of any format; nothing is converted through pointers that were not looked at."""
+    """The arrays of sparse rows of any format; nothing is converted through pointers that were not looked at.
+
+    Pointers lie within their arrays, and are a copy; what indices say is for the kernels to check.
+    """
     try:
-        if not sp.issparse(X):
-            return pointed(X.start, X.indices, X.values, (len(X.start) - 1, int(X.dim)))
-        if X.dtype.kind not in "fiub":
+        if type(X) is Rows:
+            indices, values, start, dim = X
+        elif X.dtype.kind not in "fiub":
             raise InputError(f"{called} must be a matrix of real numbers, got a sparse matrix of {X.dtype}.")
-        if X.format == "csr":
-            rows = csr_rows(X, X.shape[-1])
-            return rows if rows and rows.plain() else pointed(X.indptr, X.indices, X.data, (1, *X.shape)[-2:])
-        X = _converted(X)
-        return Rows(X.indices, X.data, X.indptr, X.shape[1])
+        else:
+            X = X if X.format == "csr" else _converted(X)
+            indices, values, start, dim = X.indices, X.data, X.indptr, X.shape[-1]
+        start, indices, dim = np.array(start), np.asarray(indices), int(dim)
+        values = as_numbers(values, "data must be an array")
+        good = (
+            start.ndim == indices.ndim == values.ndim == 1 and start.dtype.kind in "iu" and indices.dtype.kind in "iu"
+        )
+        good = good and (type(X) is Rows or start.size == (1, *X.shape)[-2] + 1)
+        good = good and start.size > 0 and int(start[0]) == 0 and bool((start[1:] >= start[:-1]).all())
+        if not good or (used := int(start[-1])) > min(indices.size, values.size):
+            raise ValueError("indptr must increase from 0 and stay within indices and data")
     except DriftlsError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError(
             f"{called} is not a valid sparse matrix: {error}. Build it anew. Nothing was changed."
         ) from None
+    return Rows(indices[:used], values[:used], start.astype(np.int64), dim)
 
 
 def csr_rows(X: Any, dim: int) -> Rows | None:
     """The arrays of a CSR matrix of so many columns, as they are; whether they fit together is for the stage to see."""
-    start = X.indptr
-    fits = type(start) is np.ndarray and X.shape == (start.size - 1, dim)
-    return Rows(X.indices, X.data, start, dim) if fits else None
-
-
-def pointed(start: Any, indices: Any, values: Any, shape: tuple[int, int]) -> Rows:
-    """Rows whose pointers (a copy of them) lie within their arrays; what indices say is for the kernels to check."""
-    start, indices, values = np.array(start), np.asarray(indices), as_numbers(values, "data must be an array")
-    good = start.ndim == indices.ndim == values.ndim == 1 and start.dtype.kind in "iu" and indices.dtype.kind in "iu"
-    good = good and start.size == shape[0] + 1 and int(start[0]) == 0 and bool((start[1:] >= start[:-1]).all())
-    if not good or int(start[-1]) > min(indices.size, len(values)):
-        raise ValueError("indptr must increase from 0 and stay within indices and data")
-    used = int(start[-1])
-    return Rows(indices[:used], values[:used], start.astype(np.int64), shape[1])
+    if type(X) not in CSR or type(X.indptr) is not np.ndarray or X.shape != (X.indptr.size - 1, dim):
+        return None
+    return Rows(X.indices, X.data, X.indptr, dim)
 
 
 def _converted(X: Any) -> Any:

@@ -7,8 +7,11 @@ rows seen so far, N_j counts those in which feature j is not 0, S_j and F_j are 
     sparse rows: the same where every row has had j, else m_j = 0; x' = 0 where a row lacks j
 
 What a sparse row lacks stays 0. So a feature is centred as long as every row has it; before a row is learned that lacks it, a
-look puts it back. Crosses have the units of the user's features. They are centred where each block has a constant of its own,
-behind the user's features: then whatever all users have is measured from its mean, and a constant of theirs is 0.
+look puts it back. In rows that `Features` make nothing is left out but what is missing, and that counts as the mean: there half
+of the rows suffice. A cross of a number with a category is centred where that category is; what its mean takes away, the
+category's own coefficient gives back, as the intercept does for others. CrossedArms have the units of the user's features. They
+are centred where each block has a constant of its own, behind the user's features: then whatever all users have is measured
+from its mean, and a constant of theirs is 0.
 
 A policy may give features that turned out to matter smaller units, x' times a weight (policies/evidence.py).
 
@@ -21,6 +24,7 @@ foretold beyond the sizes it had: its unit may be a chance value near 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +43,7 @@ SOONEST = 1.05  # of n until a feature that has become larger can ask for one; o
 ENOUGH = 0.05  # a change of units that is smaller, relative to them, is not worth rewriting what was learned
 PER_LINE = 8  # numbers in a cache line: where rows are sparse, a feature's lie in one of its own
 LARGEST = {"offset": 1e75, "reward_sum": 1e100, "reward_squares": 1e200}  # in a file; no reward is beyond 1e75
+LOW = (1 << 32) - 1  # the half of a cross's key that is its second name
 UNLIMITED = 1e300  # no square that is learned is so large
 NUMBERS = ("n", "next_look", "soonest", "constant", "offset", "rewards", "reward_sum", "reward_squares")
 ARRAYS = ("count", "squares", "unit", "limit", "sums", "means", "weight")
@@ -61,7 +66,9 @@ class Change(NamedTuple):
     after: float
     offset: float
     frame: Frame  # of the units
-    block: int  # if not 0, so many features are a block, and its last one, a constant, takes what they shift
+    partners: (
+        Any  # by feature, the place of the one that takes what it shifts, or -1 for the intercept; None: it takes all
+    )
 
     @property
     def features(self) -> Any:
@@ -85,11 +92,12 @@ class Change(NamedTuple):
 
     def sums(self, A: Vector, b: Vector) -> None:
         """Put sum z z' and sum y z over such rows into the new units, in place."""
-        if self.block:
-            at, dim = np.arange(self.scale.size), self.scale.size
+        if self.partners is not None:
+            dim, at = self.factors.size - 1, np.arange(self.factors.size)[self.features]
             b -= (self.offset / self.before) * A[:, dim]
-            shift = sp.csr_array((self.shift, (at, at + self.block - 1 - at % self.block)), shape=A.shape)
-            T = shift + sp.diags_array(self.factors)
+            to = np.where(self.partners < 0, dim, at[self.partners])
+            shift = np.where(self.partners < 0, self.shift / self.before, self.shift)
+            T = sp.csr_array((shift, (at, to)), shape=A.shape) + sp.diags_array(self.factors)
             A[...], b[:] = T @ (T @ A).T, T @ b
             return
         turn = np.zeros((4, len(b)))
@@ -111,17 +119,18 @@ class Change(NamedTuple):
         dim = self.scale.size
         out: Vector = theta / np.append(np.maximum(self.scale, self.least), np.ones(theta.size - dim))
         if theta.size > dim:
-            moved = given_back(out[:dim], self.shift, self.block)
+            moved = given_back(out[:dim], self.shift, self.partners)
             out[dim] = (theta[dim] * self.before - moved - self.offset) / self.after
         return out
 
 
-def given_back(theta: Vector, means: Vector, block: int) -> float:
-    """What these means take away, for the intercept; or, with blocks, 0, since the last of each has taken it."""
-    if not block:
+def given_back(theta: Vector, means: Vector, partners: Any) -> float:
+    """What these means take away, for the intercept; what partners are to take is given to them."""
+    if partners is None:
         return product(theta, means)
-    theta[block - 1 :: block] -= (theta * means).reshape(-1, block).sum(axis=1)
-    return 0.0
+    moved, own = theta * means, partners >= 0
+    theta -= np.bincount(partners[own], moved[own], theta.size)
+    return float(moved[~own].sum())
 
 
 class Units:
@@ -133,6 +142,7 @@ class Units:
         self._asked = self.frame.cell("asked")
         self.frame.set(dim=dim, next_look=1.0, constant=constant, intercept=intercept)
         self.frame["scales"] = scale
+        self._crosses: Callable[[], NDArray[np.int64]] | None = None
         self.frame["every"] = PER_LINE if sparse else 1
         self.repeat(0)
 
@@ -142,12 +152,45 @@ class Units:
         self.frame["period"], self.frame["centred"] = period, self.intercept and (constants or not period)
         sizes, listed = {"dim": period or self.dim}, self.sparse and self.scale and not period
         own: dict[str, Shape] = {"known": ("dim", np.int64)} if listed else {}
-        self.frame["known"], self._block = 0, np.empty((0, PER_LINE))
-        self._kept = State(self.frame, dict.fromkeys(ARRAYS, ("dim",)), sizes, NUMBERS, make=self._zeros)
+        self.frame["known"], self.frame["partner"], self._block = 0, 0, np.empty((0, PER_LINE))
+        kept: dict[str, Shape] = {
+            **dict.fromkeys(ARRAYS, ("dim",)),
+            **({"partner": ("dim", np.int64)} if listed else {}),
+        }
+        self._kept = State(self.frame, kept, sizes, NUMBERS, make=self._zeros)
         self._own = State(self.frame, own if self.sparse else dict.fromkeys(POOL, ("dim",)), sizes)
         self._sorted, self._factors = 0, np.zeros(self.dim + 1)
         self.arrays = self._kept.arrays
         self._unseen(0)
+
+    def follow(self, features: Any) -> None:
+        """Rows are made by these features, if any: what they lack is missing, and some may be crosses of others."""
+        self._crosses = getattr(features, "crosses", None)
+        self.frame["gaps"] = self._crosses is not None
+
+    def _pair(self) -> None:
+        """Crosses that are measured from 0 get partners: the category that is 1 wherever they can be."""
+        if self._crosses is None or "known" not in self._own.arrays:
+            return
+        arrays, keys, at = self.arrays, np.full(self.dim, -1), self.known
+        listed = self._crosses()[: self.dim]
+        keys[: listed.size] = listed
+        at = at[(keys[at] >= 0) & (arrays["means"][at] == 0.0)]
+        always = (arrays["sums"] == arrays["count"]) & (arrays["squares"] == arrays["count"])
+        one, other = keys[at] >> 32, keys[at] & LOW
+        category, both = np.where(always[other], other, one), always[one] & always[other]
+        arrays["partner"][at] = np.where(both, 0, 1 + np.where(always[category], category, at))
+
+    def _partners(self, at: Any) -> Any:
+        """By feature, the place among these of what takes its mean, or -1 for the intercept; None: it takes all."""
+        if self.block:
+            places = np.arange(self.dim)
+            return np.where(places % self.block == self.block - 1, -1, places + self.block - 1 - places % self.block)
+        kept = self.arrays.get("partner")
+        if kept is None or not kept[at].any():
+            return None
+        places = kept[at] - 1
+        return np.where(places < 0, -1, places if isinstance(at, slice) else np.searchsorted(at, places))
 
     def each(self, values: Vector) -> Vector:
         """What is kept of the features that have units, for all that are measured by them."""
@@ -155,7 +198,7 @@ class Units:
 
     def _zeros(self, name: str, shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
         """A new array; where rows are sparse, a column of those of all features."""
-        if not self.sparse:
+        if not self.sparse or name not in ARRAYS:
             return np.zeros(shape, kind)
         if len(self._block) != shape[0]:
             numbers = np.zeros((shape[0] + 1) * PER_LINE)
@@ -210,6 +253,7 @@ class Units:
 
         weights: of the `known` features, by which their units are smaller from now on.
         """
+        self._pair()
         frame, arrays, at = self.frame, self.arrays, self.known
         n, force = frame["n"], force or weights is not None or frame["asked"] == kernels.AT_ONCE
         if weights is not None:
@@ -237,8 +281,9 @@ class Units:
         scale, shift, least, grown = (self.each(values) for values in (scale, shift, least, grown))
         self._factors[:-1][at], self._factors[-1] = scale, after / before
         offset_by = offset - frame["offset"]
+        partners = self._partners(at)
         change = Change(
-            self.learned, scale, shift, least, grown, self._factors, before, after, offset_by, frame, self.block
+            self.learned, scale, shift, least, grown, self._factors, before, after, offset_by, frame, partners
         )
         frame.set(constant=after, offset=offset)
         return change
@@ -261,7 +306,7 @@ class Units:
         """Coefficients and intercept in the caller's own units."""
         coefficients = theta[: self.dim] * self.each(self.arrays["unit"])
         constant = theta[self.dim] * self.frame["constant"] if theta.size > self.dim else 0.0
-        moved = given_back(coefficients, self.each(self.arrays["means"]), self.block)
+        moved = given_back(coefficients, self.each(self.arrays["means"]), self._partners(slice(None)))
         return coefficients, self.frame["offset"] + float(constant) - moved
 
     def copy(self) -> Units:
@@ -287,6 +332,8 @@ class Units:
         refuse(not (found["count"] >= 0.0).all(), "count")
         for name, largest in LARGEST.items():
             refuse(abs(kept[name]) > largest, name)
+        partner = found.get("partner", np.zeros(1, np.int64))
+        refuse(not ((partner >= 0) & (partner <= self.dim)).all(), "partner")
         self._kept.fill(kept, found)
         self.frame["centres"] = np.count_nonzero(found["means"])
         if "known" in self._own.arrays:

@@ -81,9 +81,8 @@ for address in (0, 8, address_of(arrays[0]) - 8):
     raise SystemExit("an address that nobody handed out was read")
 
 tracker = SAGA(3, seed=0, **RAW).partial_fit(np.eye(3), np.ones(3))
-tracker.frame["dim"] = 10**4  # a wrong number in a record: a compiled kernel would read on
 try:
-    learn.read_theta(tracker.frame, 0, 10**4)
+    learn.predict(tracker.frame, 0, 10**4)  # more rows than there are: a compiled kernel would read on
 except IndexError as error:
     print(error)
 """

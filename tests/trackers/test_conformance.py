@@ -73,17 +73,6 @@ def the_history_holds_what_it_says(make):
             assert len(place) == min(most, len(y))
 
 
-def pairs_of_any_integers_are_sparse_rows(make):
-    X, y = good_rows(make().dim)
-    sparse = make().partial_fit(sp.csr_array(X), y)
-    for whole in (np.int32, np.int64, list):
-        pairs = make()
-        for x, reward in zip(X, y):
-            at = np.flatnonzero(x)
-            pairs.update((at.tolist(), x[at].tolist()) if whole is list else (at.astype(whole), x[at]), float(reward))
-        same(pairs, sparse, "pairs and sparse rows")
-
-
 def a_pickle_and_a_shallow_copy_go_on_alike(make):
     X, y = good_rows(make().dim)
     for way in (copy.copy, *([] if make().functions() else [lambda thing: pickle.loads(pickle.dumps(thing))])):
@@ -98,7 +87,6 @@ def calls_from_threads_take_turns(make):
 EVERY_CHECK = [check for check in TRACKER_CHECKS if check.__name__ != "a_refused_call_changes_nothing"]
 EVERY_CHECK += [
     a_pickle_and_a_shallow_copy_go_on_alike,
-    pairs_of_any_integers_are_sparse_rows,
     calls_from_threads_take_turns,
     no_bad_call_changes_anything,
     every_form_of_numbers_is_read,
@@ -111,7 +99,6 @@ ONCE = {
     "a_question_changes_nothing",
     "calls_from_threads_take_turns",
     "a_pickle_and_a_shallow_copy_go_on_alike",
-    "pairs_of_any_integers_are_sparse_rows",
 }
 
 

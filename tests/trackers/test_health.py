@@ -108,7 +108,7 @@ def test_health_survives_a_file(tmp_path):
     assert "feature 3" in again.health.verdict
     header, arrays = tracker.snapshot()
     with pytest.raises(CorruptFileError):
-        SAGA.from_snapshot({**header, "health": ["it learns", "soon", False]}, arrays)
+        SAGA.from_snapshot({**header, "next_check": "soon"}, arrays)
 
 
 def test_a_tracker_of_a_policy_is_looked_at_too():

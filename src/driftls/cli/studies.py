@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from pkgutil import iter_modules
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Any
 
 from driftls.cli import common
 from driftls.cli.common import AsJson, app, print_result, telling, typer
@@ -154,30 +154,36 @@ def fit(
     print_result(as_json, told, learned, f"Next: driftls replay LOG --warm {out}")
 
 
+def every_part() -> list[Any]:
+    """All that is ever compiled of the library."""
+    from driftls import kernels
+    from driftls.compiling import PARTS
+
+    modules = [found.name for found in iter_modules(kernels.__path__, "driftls.kernels.")]
+    for module in (*modules, "driftls.features.kernel", "driftls.logs.parser"):
+        import_module(module)
+    return [part for part in PARTS.values() if part.function.__module__.startswith("driftls.")]
+
+
 @app.command()
 def warmup(as_json: AsJson = False) -> None:
     """Compile every kernel ahead of the first row.
 
-    Machine code is kept in DRIFTLS_CACHE_DIR (by default the user's cache folder); what older versions left there is
-    removed.
+    Machine code is kept in DRIFTLS_CACHE_DIR (by default the user's cache folder).
 
     \b
     Examples:
       driftls warmup
       DRIFTLS_CACHE_DIR=/srv/cache driftls warmup --json
     """  # noqa: D301
-    from driftls import kernels
-    from driftls.compiling import INTERPRET, PARTS
-    from driftls.compiling.objects import folder, remove_stale
+    from driftls.compiling import INTERPRET
+    from driftls.compiling.objects import folder
     from driftls.errors import SettingsError
 
     if INTERPRET:
         raise SettingsError("there is nothing to compile while DRIFTLS_INTERPRET is set. Unset it.")
-    modules = [found.name for found in iter_modules(kernels.__path__, "driftls.kernels.")]
-    for module in (*modules, "driftls.features.kernel", "driftls.logs.parser"):
-        import_module(module)
-    begin, stale, place = perf_counter(), remove_stale(), folder()
-    parts = [part for part in PARTS.values() if part.function.__module__.startswith("driftls.")]
+    parts = every_part()
+    begin, place = perf_counter(), folder()
     before = set() if place is None else set(place.glob("*.obj"))
     with telling() as tell:
         for done, part in enumerate(parts):
@@ -185,7 +191,7 @@ def warmup(as_json: AsJson = False) -> None:
             part.address  # noqa: B018  (which compiles it)
     compiled = 0 if place is None else len(set(place.glob("*.obj")) - before)
     seconds = round(perf_counter() - begin, 3)
-    told = {"parts": len(parts), "compiled": compiled, "stale_removed": stale, "seconds": seconds, "folder": place}
+    told = {"parts": len(parts), "compiled": compiled, "seconds": seconds, "folder": place}
     text = f"{compiled} of {len(parts)} kernels compiled in {seconds:.1f} s; they are in {place}"
     if place is None:
         text = "Compiled, but not kept: there is no cache folder that only this user can write to."

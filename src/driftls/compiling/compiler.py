@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import types as python_types
 from collections.abc import Callable
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -19,91 +20,88 @@ from numba.extending import intrinsic
 
 from driftls.compiling import parts
 from driftls.compiling.door import FOREIGN
+from driftls.compiling.objects import optimise
 
 # Reductions vectorise only if sums may be reordered; NaN and infinity keep their meaning, since we test for them.
 OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy"}
 PART = types.float64(*[types.int64] * 6, types.float64)
 
 
-def _cast(kind: Any) -> Any:
+COMPILED: dict[Callable[..., Any], Any] = {}  # what compiled code has in place of a plain function
+
+
+def instruction(plain: Callable[..., Any], result: Any, *given: Any) -> Callable[[Callable[..., Any]], None]:
+    """What compiled code has in place of a plain function: of these types, and built out of LLVM's instructions."""
+
+    def built_by(build: Callable[..., Any]) -> None:
+        def typed(_context: Any, *_given: Any) -> Any:
+            return result(*given), lambda context, builder, _signature, args: build(context, builder, *args)
+
+        names = ("_context", *signature(plain).parameters)
+        typed.__signature__ = Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names])  # type: ignore[attr-defined]
+        COMPILED[plain] = intrinsic(typed)
+
+    return built_by
+
+
+def _cast(plain: Callable[..., Any], kind: Any) -> None:
     """An address, taken for a pointer to this type, or for a record."""
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def cast(_context: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], context.get_value_type(kind))
-
-        return kind(types.int64), generate
-
-    return cast
+    to_kind = instruction(plain, kind, types.int64)
+    to_kind(lambda context, builder, address: builder.inttoptr(address, context.get_value_type(kind)))
 
 
 def _record(dtype: np.dtype[Any]) -> Any:
     return from_dtype(np.dtype([(name, dtype[name]) for name in dtype.names or ()], align=True))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def call(_context: Any, address: Any, t: Any, w: Any, rows: Any, i: Any, n: Any, out: Any, x: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.DoubleType(), [context.get_value_type(entry) for entry in PART.args])
-        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-
-    return types.float64(types.int64, *PART.args), generate
+@instruction(parts.call, types.float64, types.int64, *PART.args)
+def _call(context: Any, builder: Any, address: Any, *args: Any) -> Any:
+    """The part at an address"""
+    kind = ir.FunctionType(ir.DoubleType(), [context.get_value_type(entry) for entry in PART.args])
+    return builder.call(builder.inttoptr(address, kind.as_pointer()), args)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def gemm(_context: Any, address: Any, inverse: Any, X: Any, out: Any, dim: Any, count: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        word, number, byte = ir.IntType(32), ir.DoubleType(), ir.IntType(8).as_pointer()
+@instruction(parts.gemm, types.void, *[types.int64] * 6)
+def _gemm(context: Any, builder: Any, address: Any, inverse: Any, X: Any, out: Any, dim: Any, count: Any) -> Any:
+    """BLAS takes the address of everything"""
+    word, number, byte = ir.IntType(32), ir.DoubleType(), ir.IntType(8).as_pointer()
 
-        def held(kind: Any, value: Any) -> Any:
-            place = builder.alloca(kind)
-            builder.store(value, place)
-            return builder.bitcast(place, byte)
+    def held(kind: Any, value: Any) -> Any:
+        place = builder.alloca(kind)
+        builder.store(value, place)
+        return builder.bitcast(place, byte)
 
-        function, inverse, X, out, dim, count = args
-        letter = held(ir.IntType(8), ir.Constant(ir.IntType(8), ord("N")))
-        size, arms = (held(word, builder.trunc(value, word)) for value in (dim, count))
-        one, zero = (held(number, ir.Constant(number, value)) for value in (1.0, 0.0))
-        inverse, X, out = (builder.inttoptr(value, byte) for value in (inverse, X, out))
-        given = [letter, letter, size, arms, size, one, inverse, size, X, size, zero, out, size]
-        kind = ir.FunctionType(ir.VoidType(), [byte] * len(given))
-        builder.call(builder.inttoptr(function, kind.as_pointer()), given)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 6), generate
+    letter = held(ir.IntType(8), ir.Constant(ir.IntType(8), ord("N")))
+    size, arms = (held(word, builder.trunc(value, word)) for value in (dim, count))
+    one, zero = (held(number, ir.Constant(number, value)) for value in (1.0, 0.0))
+    inverse, X, out = (builder.inttoptr(value, byte) for value in (inverse, X, out))
+    given = [letter, letter, size, arms, size, one, inverse, size, X, size, zero, out, size]
+    kind = ir.FunctionType(ir.VoidType(), [byte] * len(given))
+    builder.call(builder.inttoptr(address, kind.as_pointer()), given)
+    return context.get_dummy_value()
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def prefetch(_context: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind, name = ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0"
-        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        builder.call(function, [builder.inttoptr(args[0], byte), *(ir.Constant(word, value) for value in (0, 3, 1))])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), generate
+@instruction(parts.prefetch, types.void, types.int64)
+def _prefetch(context: Any, builder: Any, address: Any) -> Any:
+    """For reading, soon and often"""
+    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind, name = ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0"
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    builder.call(function, [builder.inttoptr(address, byte), *(ir.Constant(word, value) for value in (0, 3, 1))])
+    return context.get_dummy_value()
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def memory(_context: Any, size: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ptrtoint(builder.alloca(ir.IntType(64), builder.udiv(args[0], args[0].type(8))), ir.IntType(64))
-
-    return types.int64(types.int64), generate
+@instruction(parts.memory, types.int64, types.int64)
+def _memory(_context: Any, builder: Any, size: Any) -> Any:
+    """On the stack, in words"""
+    return builder.ptrtoint(builder.alloca(ir.IntType(64), builder.udiv(size, size.type(8))), ir.IntType(64))
 
 
-COMPILED: dict[Callable[..., Any], Any] = {
-    parts.reals: _cast(types.CPointer(types.float64)),
-    parts.integers: _cast(types.CPointer(types.int64)),
-    parts.indices: _cast(types.CPointer(types.int32)),
-    parts.bytes_at: _cast(types.CPointer(types.uint8)),
-    parts.call: call,
-    parts.gemm: gemm,
-    parts.prefetch: prefetch,
-    parts.memory: memory,
-}
+for _plain, _kind in (
+    *((parts.reals, types.float64), (parts.integers, types.int64)),
+    *((parts.indices, types.int32), (parts.bytes_at, types.uint8)),
+):
+    _cast(_plain, types.CPointer(_kind))
 for _function, (_name, *_kinds) in FOREIGN.items():
     _result, *_given = (getattr(types, kind) for kind in _kinds)
     COMPILED[_function] = types.ExternalFunction(_name, _result(*_given))
@@ -113,7 +111,7 @@ _SPACES: dict[int, dict[str, Any]] = {}
 def compiled(function: Callable[..., Any]) -> Any:
     """The compiled form of an inner function, or of one that takes an address for a record."""
     if function in parts.LAYOUTS and function not in COMPILED:
-        COMPILED[function] = _cast(_record(parts.LAYOUTS[function]))
+        _cast(function, _record(parts.LAYOUTS[function]))
     if function not in COMPILED:
         COMPILED[function] = njit(
             python_types.FunctionType(function.__code__, _namespace(function), function.__name__),
@@ -177,9 +175,5 @@ def _cut_out(part: parts.Part, made: Any) -> str:
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name != part.name:
             value.linkage = "internal"
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
-    machine = llvm.Target.from_default_triple().create_target_machine()
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    optimise(module, llvm.Target.from_default_triple().create_target_machine(), 1)
     return str(module)

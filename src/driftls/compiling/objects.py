@@ -1,9 +1,9 @@
-"""From LLVM IR to machine code for this processor, by llvmlite; and the cache of both on disk.
+"""From LLVM IR to machine code for this processor, by llvmlite; its cache on disk; and the IR that is shipped.
 
 The cache is a cache: a file that is missing, damaged, foreign or not ours to trust costs a compilation and nothing else.
-`NAME-KEY.ir` is the IR of a part under a digest of all kernel sources; `NAME-KEY.obj` its machine code under a digest of
-the IR, the processor and LLVM's version. Each begins with a digest of its name and of what follows, which is checked
-before anything runs. The folder and the file must be this user's to write alone; otherwise nothing is read or written.
+`NAME-KEY.obj` is the machine code of a part under a digest of all kernel sources, the processor and LLVM's version;
+`NAME-KEY.ir`, in the package, its IR under that of the sources. Each begins with a digest of its name and of what follows,
+which is checked before anything runs. The cache must be this user's to write alone; otherwise nothing is read or written.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import ctypes
 import hashlib
 import logging
 import os
+import shutil
 import stat
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -24,7 +26,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from driftls.compiling.door import FOREIGN
-from driftls.compiling.parts import LOCK, PARTS, Part
+from driftls.compiling.parts import LOCK, Part
 
 LOGGER = logging.getLogger("driftls")
 MAGIC = b"driftls kernel 1\n"
@@ -73,50 +75,69 @@ def _engine() -> Any:
 def load(part: Part) -> int:
     """The address of a part: from the cache, or compiled and put there."""
     with LOCK:
-        digest = part_digest(part)
-        text = read(f"{part.name}-{digest}.ir") or shipped(part, digest)
-        began = time.perf_counter()
-        if text is None:
-            _say()
-            from driftls.compiling.compiler import module_of
-
-            text = module_of(part).encode()
-            write(f"{part.name}-{digest}.ir", text)
-        processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()} {llvmlite.__version__}"
-        name = f"{part.name}-{digest[:12]}-{hashlib.sha256(text + processor.encode()).hexdigest()[:24]}.obj"
-        code = read(name)
+        made_for = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()} {llvmlite.__version__}"
+        name = f"{part.name}-{hashlib.sha256(f'{part_digest(part)} {made_for}'.encode()).hexdigest()[:24]}.obj"
+        began, code = time.perf_counter(), read(name)
         if code is None:
-            if _SPENT["seconds"] > SAY_AFTER:
+            text = shipped(part)
+            if text is None or _spent[0] > SAY_AFTER:
                 _say()
-            code = machine_code(text.decode())
+            code = machine_code(intermediate(part) if text is None else text)
             write(name, code)
         _engine().add_object_file(llvm.ObjectFileRef.from_data(code))
         _engine().finalize_object()
-        _told(part, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        _spent[0] += seconds
+        if seconds > SAY_AFTER:
+            LOGGER.info("driftls: compiled %s in %.1f s (%.1f s so far)", part.name, seconds, _spent[0])
         address = int(_engine().get_function_address(part.name))
         if not address:
             raise RuntimeError(f"{part.name} was compiled, but is not there. Please report this.")
         return address
 
 
-def machine_code(text: str) -> bytes:
+def machine_code(text: bytes) -> bytes:
     """IR, optimised for this processor and made an object file."""
     machine = _machine()
-    module = llvm.parse_assembly(text)
+    module = llvm.parse_assembly(text.decode())
     module.triple, module.data_layout = llvm.get_process_triple(), str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = options.slp_vectorization = True
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    optimise(module, machine, 3)
     return bytes(machine.emit_object(module))
 
 
-def shipped(part: Part, digest: str) -> bytes | None:
+def optimise(module: Any, machine: Any, level: int) -> None:
+    """LLVM's passes of a level; loops are rewritten from 2 on, where the processor is known."""
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = level > 1
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+
+
+# -- what comes with the package --------------------------------------------------------------------------------------
+
+
+def intermediate(part: Part) -> bytes:
+    """The IR of a part, by Numba."""
+    from driftls.compiling.compiler import module_of
+
+    return module_of(part).encode()
+
+
+def shipped(part: Part) -> bytes | None:
     """The IR that came with the package, if it is that of these sources."""
-    name = f"{part.name}-{digest}.ir"
+    name = f"{part.name}-{part_digest(part)}.ir"
     with suppress(OSError, ValueError):
         return opened(name, (HERE / "ir" / name).read_bytes())
     return None
+
+
+def ship(parts: Iterable[Part]) -> None:
+    """Put the IR of these parts, and no other, where `shipped` finds it: `make ir`."""
+    texts = {f"{part.name}-{part_digest(part)}.ir": intermediate(part) for part in parts}
+    shutil.rmtree(HERE / "ir", ignore_errors=True)
+    (HERE / "ir").mkdir()
+    for name, text in texts.items():
+        (HERE / "ir" / name).write_bytes(sealed(name, text))
 
 
 # -- the folder -------------------------------------------------------------------------------------------------------
@@ -181,37 +202,18 @@ def write(name: str, body: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def remove_stale() -> int:
-    """Delete what is of no part that was imported, and what was half written; returns how many files."""
-    place, digests, count = folder(), {part_digest(part) for part in PARTS.values()}, 0
-    for path in place.iterdir() if place is not None else ():
-        ours = any(path.name.endswith(f"-{digest}.ir") or f"-{digest[:12]}-" in path.name for digest in digests)
-        if path.suffix in (".ir", ".obj", ".driftls-part") and not ours:
-            with suppress(OSError):
-                path.unlink()
-                count += 1
-    return count
-
-
 # -- nobody waits in silence ------------------------------------------------------------------------------------------
 
-_SPENT = {"seconds": 0.0, "said": 0.0}
+_spent = [0.0]  # seconds, in this process
 
 
+@cache
 def _say() -> None:
     """Once, before the first long compilation of this process."""
-    if not _SPENT["said"]:
-        _SPENT["said"] = 1.0
-        text = (
-            "driftls: compiling what is used for the first time on this machine, some seconds; "
-            "`driftls warmup` does so ahead of time."
-        )
-        LOGGER.info(text)
-        if sys.stderr is not None and sys.stderr.isatty():
-            print(text, file=sys.stderr, flush=True)
-
-
-def _told(part: Part, seconds: float) -> None:
-    _SPENT["seconds"] += seconds
-    if seconds > SAY_AFTER:
-        LOGGER.info("driftls: compiled %s in %.1f s (%.1f s so far)", part.name, seconds, _SPENT["seconds"])
+    text = (
+        "driftls: compiling what is used for the first time on this machine, some seconds; "
+        "`driftls warmup` does so ahead of time."
+    )
+    LOGGER.info(text)
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)

@@ -23,7 +23,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -123,8 +123,8 @@ class Part:
 # -- what kernels use of memory; the compiler puts machine instructions in place of these -----------------------------
 
 _INTERPRETED: dict[int, Part] = {}
-_MEMORY: list[tuple[int, int]] = []
-_OWNERS: dict[tuple[int, int], Any] = {}
+_HANDED_OUT: weakref.WeakValueDictionary[int, NDArray[Any]] = weakref.WeakValueDictionary()  # by where they begin
+_FIRSTS: list[int] = []  # where these do, ascending, and perhaps some that are gone
 
 
 class Pointer:
@@ -132,8 +132,10 @@ class Pointer:
 
     def __init__(self, address: int, dtype: Any) -> None:
         self.address, self.dtype = int(address), np.dtype(dtype)
-        place = bisect.bisect_right(_MEMORY, (self.address, 1 << 62)) - 1
-        self.first, self.end = _MEMORY[place] if place >= 0 else (0, 0)
+        while (place := bisect.bisect_right(_FIRSTS, self.address) - 1) >= 0 and _FIRSTS[place] not in _HANDED_OUT:
+            del _FIRSTS[place]
+        self.first = _FIRSTS[place] if place >= 0 else 0
+        self.end = self.first + _HANDED_OUT[self.first].nbytes if place >= 0 else 0
 
     def _cell(self, k: Any) -> NDArray[Any]:
         at = self.address + int(k) * self.dtype.itemsize
@@ -231,17 +233,10 @@ def address_of(array: NDArray[Any]) -> int:
         while isinstance(base.base, np.ndarray):
             base = base.base
         first = int(base.__array_interface__["data"][0])
-        span = (first, first + base.nbytes)
-        if span not in _OWNERS:
-            bisect.insort(_MEMORY, span)
-        _OWNERS[span] = weakref.ref(base, partial(_forget, span))
+        _HANDED_OUT[first] = base
+        if first not in _FIRSTS:
+            bisect.insort(_FIRSTS, first)
     return at
-
-
-def _forget(span: tuple[int, int], _reference: Any) -> None:
-    _OWNERS.pop(span, None)
-    if span in _MEMORY:
-        _MEMORY.remove(span)
 
 
 _FRAMES: weakref.WeakValueDictionary[int, Frame] = weakref.WeakValueDictionary()

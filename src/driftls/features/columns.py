@@ -55,11 +55,12 @@ class Call:
         self.keep()
 
     def tell_missing(self, column: Column) -> None:
-        """Note once that a number is missing: what is left out is 0, which for a number is a value as any other."""
+        """Note once that a number is missing: it may not be obvious as what it counts."""
         if not (self.told or self.untold):
             told = (
-                f"column {column.name!r}: a number is missing, and is left out, which counts as 0. Fill it in, or say "
-                "it in a column of its own; features.missing counts such records, of every column."
+                f"column {column.name!r}: a number is missing, and is left out. To a policy with these features it counts as "
+                "the column's mean if half of the records have it, else as 0. Fill it in, or say it in a column of its own; "
+                "features.missing counts such records, of every column."
             )
             self.untold.append(MissingNumberWarning(told))
 

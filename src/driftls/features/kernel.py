@@ -141,9 +141,9 @@ def assemble(f: Any, i: int, n: int) -> float:
         last = -1
         for p in range(end):
             j, x = order[p] >> 32, raw[order[p] & LOW]
-            if x != 0.0 and j == last:  # two names of one index: they are added up
+            if j == last:  # two names of one index: they are added up
                 values[to - 1] += x
-            elif x != 0.0:
+            else:  # also a 0, which is no missing number
                 features[to], values[to], last = j, x, j
                 to += 1
         start[k + 1] = to

@@ -96,6 +96,10 @@ class Index:
 
     # What keeps no names has nothing to do here.
 
+    def crosses(self) -> Ints:
+        """By index: the indices of the two names that are crossed, in one number; -1 for a name."""
+        return np.empty(0, np.int64)
+
     def room(self, names: int) -> None:
         """Make sure that so many names more can come."""
 
@@ -188,6 +192,9 @@ class Vocabulary(Index):
             return ""
         ours, theirs = (", ".join([*some[:3], "..."]) for some in (known, names))
         return f"none of the log's features ({theirs}) is known to the policy's, which have met {ours}"
+
+    def crosses(self) -> Ints:
+        return self.keys[: self.size[0]]
 
     def names(self) -> list[str]:
         """The name of each index."""

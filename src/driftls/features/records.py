@@ -121,6 +121,10 @@ class Features(FeatureMap):
         """How many names share an index with another: of those seen, and of all crosses between them."""
         return self._index.collisions(self._users.all_codes(), self._items.all_codes(), self._crossed)
 
+    def crosses(self) -> Ints:
+        """By index: the indices of the two names that are crossed, in one number; -1 for a name, or where none are kept."""
+        return self._index.crosses()
+
     def __repr__(self) -> str:
         told = f"cross={list(self.cross)!r}, categories={list(self.categories)!r}, constant={self.constant!r}"
         return f"Features({self.dim if self.hashed else None}, {told})"

@@ -375,8 +375,9 @@ def mean_of(t: Any, x: Any, at: Any, n: int) -> float:
 
 @entry
 def predict(t: Any, i: int, n: int) -> float:
-    """out[k] = theta . x_k for rows i ... n - 1 of the block; 0, or the fault of a row"""
-    rows, out = rows_at(t.block), reals(t.out)
+    """y_k = theta . x_k for rows i ... n - 1 of the block; 0, or the fault of a row"""
+    rows = rows_at(t.block)
+    y = reals(rows.y)
     for k in range(i, n):
         t.fault_row = k
         fault = row_fault(rows, k)
@@ -384,16 +385,8 @@ def predict(t: Any, i: int, n: int) -> float:
             return float(fault)
         if rows.units != 0:
             x, at, length = row(scaled(rows, k, 1), 0)
-            out[k] = mean_of(t, x, at, length) + units(rows.units).offset
+            y[k] = mean_of(t, x, at, length) + units(rows.units).offset
         else:
             x, at, length = row(rows, k)
-            out[k] = mean_of(t, x, at, length)
-    return 0.0
-
-
-@entry
-def read_theta(t: Any, i: int, n: int) -> float:
-    """out[j] = theta_j for features i ... n - 1"""
-    for j in range(i, n):
-        reals(t.out)[j] = coefficient(t, j)
+            y[k] = mean_of(t, x, at, length)
     return 0.0

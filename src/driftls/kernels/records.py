@@ -27,11 +27,13 @@ rows_at = record_at(ROWS, "rows")
 # looks, mean, unit, the weight that is in the unit, and the largest square that asks for no look; known: where rows are
 # sparse, which features were seen, and how many; pool_: sums of the dense arms of a round alone. dim is how many features
 # there are, and the intercept's index; period: if not 0, feature j has the unit of feature j % period, and, if centred, the
-# last of these is a constant; centres: how many sparse features are centred. What is kept of feature j lies at j every.
+# last of these is a constant; centres: how many sparse features are centred. gaps: what a sparse row lacks is missing, not 0;
+# partner: of a cross, 1 + the category that is 1 wherever it may be, 1 + itself if there is none. What is kept of feature j
+# lies at j every.
 UNITS = record(
     """
     address dim period every centred centres intercept scales asked count squares sums means unit weight limit
-    known known_count fresh pool_count pool_squares pool_sums pool_jumped
+    known known_count gaps partner fresh pool_count pool_squares pool_sums pool_jumped
     """,
     "n next_look soonest constant offset rewards reward_sum reward_squares",
 )
@@ -48,7 +50,7 @@ TRACKER = record(
     """
     # where rows come from and go to, and the uniforms drawn ahead
     """
-    history counts block out tape tape_size cursor
+    history counts block tape tape_size cursor
     """
     # parts: a row enters the state, leaves it, and the steps that follow
     """

@@ -1,7 +1,8 @@
 """Features in units of their own spread: rows are noted as they come, and standardised before anything is learned of them.
 
-A dense feature is measured from its mean, x' = (x - m) w. So is a sparse one that every row has had; other sparse ones are
-measured from 0, m = 0. The intercept of a model is a last feature, which is always `constant`. m and
+A dense feature is measured from its mean, x' = (x - m) w. So is a sparse one that every row has had, or, where rows lack what
+is missing, half of them; and a cross with a category that all rows of this category have had. Other sparse ones are measured
+from 0, m = 0. The intercept of a model is a last feature, which is always `constant`. m and
 w are frozen between two looks, which Python takes; a feature that was never seen gets its unit from its first value, which
 changes nothing that was learned. Crosses have the units of the user's features, the same in the block of every arm; they are
 centred where the last of these is 1 in every block: what a mean takes away, that constant gives back.
@@ -27,6 +28,9 @@ PATIENCE = 1.5  # of n: how much longer a look waits that is asked for by a rare
 CONSTANT = 1e-11  # of the mean square: less spread is what rounding leaves of sums of squares
 AT_ONCE = 2  # of `asked`: a look, before this row is learned
 LEAP = 3.0  # of a unit at a look, up to which coefficients are taken along
+SHARE = (
+    0.5  # of the rows that could have a feature: so many have it, or it is measured from 0, though the others miss it
+)
 FEW = 10.0  # rows with a feature, until when nothing is foretold beyond the sizes that it had
 
 
@@ -53,6 +57,12 @@ def blocks_seen(u: Any) -> float:
 
 
 @inner
+def always_one(u: Any, j: int) -> bool:
+    """Whether the feature at place j was 1 wherever it was there, as a category is"""
+    return reals(u.sums)[j] == reals(u.count)[j] and reals(u.squares)[j] == reals(u.count)[j]
+
+
+@inner
 def origin(u: Any, j: int, n: float) -> float:
     """From where the feature at place j would be measured by a look after n rows: its mean, or 0"""
     if u.centred == 0:
@@ -63,7 +73,14 @@ def origin(u: Any, j: int, n: float) -> float:
     square = reals(u.squares)[j] / count
     if u.period != 0:  # a constant of the user's own is 0 beside that of the block
         return mean if count >= blocks_seen(u) and j != (u.period - 1) * u.every else 0.0
-    return mean if count >= n and square - mean * mean > CONSTANT * square else 0.0
+    other = integers(u.partner)[j // u.every] - 1 if u.partner != 0 else -1
+    if other >= 0:
+        other *= u.every
+        if other == j or not always_one(u, other):
+            return 0.0
+        n = reals(u.count)[other]
+    least = SHARE * n if u.gaps != 0 else n
+    return mean if count >= least and square - mean * mean > CONSTANT * square else 0.0
 
 
 @inner
@@ -103,9 +120,11 @@ def beyond(u: Any, j: int, square: float, n: float) -> None:
 @inner
 def note_one(u: Any, j: int, x: float) -> None:
     """Feature j has this value in a sparse row"""
-    if not abs(x) > SMALLEST:
-        return
     count, k = reals(u.count), j * u.every
+    if not abs(x) > SMALLEST:
+        if u.gaps != 0 and count[k] > 0.0:  # a 0 that a row has is not missing
+            count[k] += 1.0
+        return
     if count[k] == 0.0:
         first_seen(u, k, x)
         if u.known != 0:  # a look goes by what was seen
@@ -184,7 +203,8 @@ def note(u: Any, rows: Any, i: int) -> None:
     if rows.sparse != 0:
         before = blocks_seen(u)
         centred = note_sparse(u, x, at, n)
-        lacking = centred < u.centres * max(blocks_seen(u) - before, 1.0)  # a shared block has the features once more
+        # a shared block has the features once more
+        lacking = u.gaps == 0 and centred < u.centres * max(blocks_seen(u) - before, 1.0)
     else:
         odd = any_beyond(u, x, np.inf)
         if odd:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from driftls.errors import CorruptFileError, InputError
-from driftls.trackers.settings import whole_number
+from driftls.inputs import as_whole
 
 MOST_BITS = 1024  # of a whole number that is an id
 
@@ -30,7 +30,7 @@ class ArmIndex:
 
     def __init__(self, most: int = 2**31, forget_after: int = 1000) -> None:
         self.most = most
-        self.forget_after = whole_number(forget_after, "forget_after", 0)  # rounds, where room is needed
+        self.forget_after = as_whole(forget_after, "forget_after", 0)  # rounds, where room is needed
         self.slot_of: OrderedDict[Hashable, int] = OrderedDict()
         self._offered: dict[Hashable, int] = {}
         self._free: list[int] = []

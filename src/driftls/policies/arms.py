@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from driftls.errors import DimensionError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
-from driftls.inputs import CSR, FLOAT, Rows, as_number, as_numbers, as_rows, csr_rows, fault, is_pair, is_sparse
+from driftls.inputs import FLOAT, Rows, as_number, as_numbers, as_rows, as_whole, csr_rows, fault, is_pair, is_sparse
 from driftls.kernels.rows import LARGEST, first_fault
 from driftls.stage import Stage
 from driftls.trackers import Tracker
-from driftls.trackers.settings import whole_number
 from driftls.widths import Width
 
 FIRST_NAMES = 64
@@ -29,7 +28,7 @@ def arm_rows(arms: Any, dim: int, *, many: bool = False) -> tuple[Any, int]:
     """Arms as rows and how many they are, looked at but for their numbers; many: of any number of rounds."""
     if type(arms) is np.ndarray and arms.dtype is FLOAT and arms.ndim == 2 and arms.shape[1] == dim and len(arms):
         return arms, len(arms)
-    rows: Any = arms if type(arms) is Rows and arms.dim == dim else csr_rows(arms, dim) if type(arms) in CSR else None
+    rows: Any = arms if type(arms) is Rows and arms.dim == dim else csr_rows(arms, dim)
     if rows is not None and type(rows.start) is np.ndarray and rows.start.ndim == 1:
         count = rows.start.size - 1  # whether its arrays fit together is for the stage to see
     elif isinstance(arms, CrossedArms):
@@ -109,7 +108,7 @@ def rounds_of(rows: Any, rewards: Any, names: Any, rounds: Any) -> tuple[int, in
             raise DimensionError(f"rewards must be a matrix, or a vector with shown=, got shape {rewards.shape}.")
         rounds = len(rewards)
     elif rounds is not None:
-        rounds = whole_number(rounds, "rounds", 0)
+        rounds = as_whole(rounds, "rounds", 0)
     if crossed:
         count = rows.blocks.size
     elif names is not None:

@@ -14,7 +14,7 @@ from driftls.errors import DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.columns import as_record
 from driftls.history import Mapped
-from driftls.inputs import as_rows
+from driftls.inputs import as_rows, as_whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
 from driftls.policies.arms import OPEN, OPEN_END, as_block, check_parts, first_dim, is_items, is_user, position_of
 from driftls.policies.files import seeds_header, seeds_of
@@ -22,7 +22,6 @@ from driftls.policies.models import Model
 from driftls.policies.policy import Policy
 from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA, Tracker
-from driftls.trackers.settings import whole_number
 from driftls.units import Units
 from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, NoWidth, Width
 
@@ -84,7 +83,7 @@ class DisjointLinUCB(Policy):
     ) -> None:
         if dim is None and features is not None:
             dim = first_dim(features) if tracker is None else tracker.dim
-        dim = whole_number(dim, "dim", 1)
+        dim = as_whole(dim, "dim", 1)
         self._auto = tracker is None and width is None
         if self._auto:
             self._reason = OPEN
@@ -99,7 +98,7 @@ class DisjointLinUCB(Policy):
         if width is None:
             width = CentredWidth() if found.intercept else DiagonalWidth()
         super().__init__(found, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own, features=features)
-        self._index = ArmIndex(whole_number(most_arms, "most_arms", 1))
+        self._index = ArmIndex(as_whole(most_arms, "most_arms", 1))
         if kappa is None and (self._auto or not found.ridge_given):
             self._models.adapt(found, FIRST_RIDGE)
 
@@ -154,7 +153,7 @@ class DisjointLinUCB(Policy):
             arms = self.features.table(arms)  # type: ignore[attr-defined]
         rows: Any = as_rows(self._own(arms), self.dim, "users")
         count = rows.shape[0]
-        if rounds is not None and whole_number(rounds, "rounds", 0) != count:
+        if rounds is not None and as_whole(rounds, "rounds", 0) != count:
             raise InputError(f"rounds must be the number of users, {count}, got {rounds!r}.")
         return rows, len(names), names, np.arange(count, dtype=np.int64)
 

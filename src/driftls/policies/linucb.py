@@ -7,10 +7,10 @@ from typing import Any
 from driftls.draws import Seed, generator_of
 from driftls.errors import SettingsError
 from driftls.features import FeatureMap
+from driftls.inputs import as_whole
 from driftls.policies.arms import OPEN, OPEN_END, first_dim
 from driftls.policies.shared import SharedPolicy
 from driftls.trackers import RAW, RLS, SAGA, Tracker
-from driftls.trackers.settings import whole_number
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth, Width
 
 # Up to so many features the exact method is affordable: for any arms; for arms that recur, most of whose widths need not
@@ -80,7 +80,7 @@ class LinUCB(SharedPolicy):
         self._auto = tracker is None
         own, self._seeds = generator_of(seed).spawn(2)
         if tracker is None:
-            dim = whole_number(dim, "dim", 1)
+            dim = as_whole(dim, "dim", 1)
             kind, self._reason = RLS if dim <= EXACT_UP_TO else SAGA, OPEN
             tracker = kind(dim, regularisation=regularisation)
         if width is None:

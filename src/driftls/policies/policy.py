@@ -16,24 +16,15 @@ from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap, resized
 from driftls.features.crossed import CrossedArms
 from driftls.history import Mapped
-from driftls.inputs import LARGEST, Rows, is_sparse, sparse_rows
+from driftls.inputs import LARGEST, Rows, as_whole, is_sparse, sparse_rows
 from driftls.policies.arm_index import ArmIndex
-from driftls.policies.arms import (
-    allowed_arms,
-    check_parts,
-    check_weights,
-    look_at,
-    position_of,
-    reward_of,
-    rewards_of,
-)
+from driftls.policies.arms import allowed_arms, check_parts, check_weights, look_at, position_of, reward_of, rewards_of
 from driftls.policies.evidence import Strength
 from driftls.policies.files import grouped, restore, settings_of, snapshot_of, tracker_of
 from driftls.policies.keys import Keys, Waiting, one_row
 from driftls.policies.models import Models
 from driftls.policies.questions import Questions, Turn
 from driftls.trackers import Tracker
-from driftls.trackers.settings import whole_number
 from driftls.units import Units
 from driftls.widths import Width
 
@@ -315,6 +306,12 @@ class Policy(Questions):
             self._models.grow(self.dim, width)
             self._models.adapt(tracker)
         self._start(sparse, user)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Units are those of rows that the policy's features make."""
+        if self.units is not None:
+            self.units.follow(self.features)
 
     # -- users and items as people have them ---------------------------------------------------------------------
 
@@ -343,7 +340,7 @@ class Policy(Questions):
     def grow(self, dim: int) -> None:
         """Take `dim` features from now on, as if there had been so many from the start; nothing learned is lost."""
         with self.lock:
-            dim = whole_number(dim, "dim", self.dim)
+            dim = as_whole(dim, "dim", self.dim)
             if dim > self.dim:
                 inner = self._with_constants(dim)
                 for model in self._models.each():
@@ -391,6 +388,7 @@ class Policy(Questions):
         """Stand where the snapshot was taken."""
         restore(self, header, parts)
         self._models.restore(header, parts, self.tracker, functions)
+        self._follow()
 
     def functions(self) -> dict[str, Any]:
         if isinstance(self.tracker.history, Mapped):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import abstractmethod
-from contextlib import suppress
-from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,10 +15,10 @@ from driftls.history import History, from_header
 from driftls.inputs import Rows, as_number, as_numbers, as_rows, fault, is_pair, is_sparse
 from driftls.kernels import learn as kernels
 from driftls.kernels.rows import NO_ROOM
-from driftls.persistence import checked, expect, group
+from driftls.persistence import checked, expect, group, whole
 from driftls.schedules import Tabulated
 from driftls.state import refuse
-from driftls.trackers.health import Health
+from driftls.trackers.health import FIRST, Health, check, health
 from driftls.trackers.machine import Machine
 
 SCHEDULES = ("step_size", "regularisation")
@@ -38,16 +35,6 @@ class TrackingError(NamedTuple):
         """How far what was found is from what is exact."""
         absolute, size = float(np.linalg.norm(found - exact)), float(np.linalg.norm(exact))
         return cls(absolute, absolute / size if size else (0.0 if absolute == 0.0 else float("inf")))
-
-
-@cache
-def constructor(kind: type, settings: tuple[str, ...]) -> Any:
-    """The class whose constructor takes these settings: that of a user's own may not take what it would have passed on."""
-    for one in kind.__mro__:
-        with suppress(TypeError):
-            inspect.signature(one).bind(**dict.fromkeys(settings))
-            return one
-    return kind
 
 
 class Tracker(Machine):
@@ -158,8 +145,8 @@ class Tracker(Machine):
             if len(self) == 0 and not self.held:
                 self.unstart()
             raise
-        if self._seen[0] >= self._watch.next:
-            self._watch.check(self)
+        if self._seen[0] >= self.next_check:
+            check(self)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -176,7 +163,7 @@ class Tracker(Machine):
         with self.lock:
             return 0.0 if self.units is None else self.units.raw(self.coefficients())[1]
 
-    def coefficients(self, at: Any = None) -> NDArray[np.float64]:
+    def coefficients(self, at: Any = slice(None)) -> NDArray[np.float64]:
         """The present estimate in the tracker's own units, with the intercept's last: what `target` is held against.
 
         `at`: of these coordinates alone, `units.learned`.
@@ -185,12 +172,11 @@ class Tracker(Machine):
             if self.sparse is None:
                 return np.zeros(self.inner)
             self.refresh()
-            if isinstance(at, np.ndarray):
-                (u, *more), a, b = self._state["coords"], self.frame["a"], self.frame["b"]
-                return np.asarray(a * u[at] + b * more[0][at] if b else a * u[at])
-            out = self._out(self.inner)
-            kernels.read_theta(self.frame, 0, self.inner)
-            return out[: self.inner].copy()
+            coords, b = self._state["coords"], self.frame["b"]
+            theta: NDArray[np.float64] = self.frame["a"] * coords[0, at]
+            if b:
+                theta += b * coords[1, at]
+            return theta
 
     def predict(self, X: Any) -> Any:
         """theta . x for a row (a number) or for each row of a block (a vector), in O(nnz) each."""
@@ -198,7 +184,7 @@ class Tracker(Machine):
             if self._stage.take_row(X):
                 self.refresh()
                 self._foretell(1)
-                return self._answer[0]
+                return self._stage.reward[0]
             pairs = type(X) is list and bool(X) and all(map(is_pair, X))
             if not pairs and not is_pair(X) and not is_sparse(X):
                 X = as_numbers(X, "X must be a matrix")
@@ -209,12 +195,11 @@ class Tracker(Machine):
                 return 0.0 if single else np.zeros(rows.shape[0])
             self.refresh()
             count = self._stage.take(rows)
-            out = self._out(count)
             self._foretell(count)
-            return self._answer[0] if single else out[:count].copy()
+            return self._stage.reward[0] if single else self._stage.y[:count].copy()
 
     def _foretell(self, count: int) -> None:
-        """What is predicted of the first rows of the stage goes to where there is room for it."""
+        """What is predicted of the first rows of the stage takes the place of their rewards."""
         if status := kernels.predict.run(self.frame.address, 0, count):
             raise fault(int(status), f"row {self.frame['fault_row']}", self.dim)
 
@@ -227,7 +212,7 @@ class Tracker(Machine):
     def health(self) -> Health:
         """Whether it learns: its error on recent rows before it learned them, that of predicting the mean, a verdict."""
         with self.lock:
-            return self._watch.health(self)
+            return health(self)
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -238,7 +223,7 @@ class Tracker(Machine):
             kept = {name: schedules.to_header(value) for name, value in self._schedules().items()}
             header: dict[str, Any] = {"class": type(self).__name__, "settings": self.settings() | kept}
             header |= {"draws": self._draws.header(), "history": self.history.header(), "sparse": self.sparse}
-            header |= {"ridge_given": self.ridge_given, "health": self._watch.header()}
+            header |= {"ridge_given": self.ridge_given, "next_check": self.next_check}
             header["numbers"], state = self.kept.snapshot(rows=len(self.history))
             parts: dict[str, dict[str, Any]] = {"state": state, "history": self.history.saved_arrays()}
             if self.units is not None and self._owns_units:
@@ -264,16 +249,18 @@ class Tracker(Machine):
     @classmethod
     def _made(cls, settings: dict[str, Any], history: History) -> Self:
         """A new tracker of these settings."""
-        settings = settings | {"history": None if history.kind == kernels.NOTHING else history}
         tracker = cls.__new__(cls)
-        constructor(cls, tuple(settings)).__init__(tracker, **settings)
+        taker: Any = next(
+            kind for kind in cls.__mro__ if "takes" in vars(kind)
+        )  # a class of a user's own may take others
+        taker.__init__(tracker, **settings, history=None if history.kind == kernels.NOTHING else history)
         return tracker
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Stand where the snapshot was taken; a file may say anything, so all of it is looked at."""
         parts = {name: group(arrays, f"{name}.") for name in ("state", "history", "units")}
         self.ridge_given = bool(header["ridge_given"])
-        self._watch.restore(header["health"])
+        self.next_check = max(whole(header, "next_check"), FIRST)
         self._draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
         if self._draws.tape.size < self._draws_per_row:
             raise CorruptFileError("fewer draws fit its tape than one row needs. Restore the file from a copy.")

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from driftls.draws import Seed
 from driftls.errors import CorruptFileError, SettingsError
 from driftls.history import History
-from driftls.inputs import Rows, as_number, as_numbers, as_rows, is_pair
+from driftls.inputs import Rows, as_number, as_numbers, as_rows, as_whole, is_pair
 from driftls.persistence import Saveable, checked, group
 from driftls.trackers.base import TrackingError
 from driftls.trackers.cd import CD
 from driftls.trackers.diagonal import Diagonal
 from driftls.trackers.health import Health
-from driftls.trackers.settings import RAW, whole_number
+from driftls.trackers.settings import RAW
 from driftls.units import Units
 
 MEMORIES = (64, 16, 4)  # rows that are remembered, for each coefficient; and one tracker that forgets nothing
@@ -62,7 +62,7 @@ class AutoDiscount(Saveable):
     draws_rows: ClassVar[bool] = False
 
     def __init__(self, dim: int, *, discounts: Any = None, **settings: Any) -> None:
-        dim = whole_number(dim, "dim", 1)
+        dim = as_whole(dim, "dim", 1)
         if wrong := settings.keys() & {"discount", "history", "seed"}:
             raise SettingsError(
                 f"AutoDiscount has no setting {min(wrong)!r}: it has several discounts, keeps no rows and draws nothing."
@@ -104,7 +104,7 @@ class AutoDiscount(Saveable):
 
     def _weigh(self, told: list[float], y: float) -> None:
         """w_k <- w_k (1 + e_k^2/(4 s^2))^(-5/2), s the noise; then a share of 1/(n + 10) of all is dealt out anew."""
-        n, count = self.n, len(self.trackers)
+        n, count = len(self), len(self.trackers)
         error, *errors = [(y - one) * (y - one) for one in (self._mean(told), *told)]  # pow() is no product, to the bit
         if self.noise > 0.0:
             least = 4.0 * self.noise + min(errors)

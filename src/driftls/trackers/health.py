@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from driftls.compiling.parts import Frame
 from driftls.errors import LearningWarning
-from driftls.persistence import checked
+from driftls.kernels import cg
+from driftls.kernels.records import ROWS, TRACKER
 from driftls.schedules import Normalised
 from driftls.state import product, times
 
 if TYPE_CHECKING:
     from driftls.trackers.machine import Machine
 
-FIRST, FACTOR = 1_000, 10  # rows after which it is asked, and how many times as many until the next time
+FIRST, FACTOR, NEVER = 1_000, 10, 2**53  # rows after which it is asked, and how many times as many until the next time
 GOOD = 0.5  # of the variance of y: a smaller error is not looked into
 LEARNED, MARGIN = 0.5, 0.25  # of what the rows allow, and of the variance of y: less is not worth a warning
 FEWEST, SAMPLE, ROUNDS = 20, 2_000, 30  # rows that are held, rows of the probe, and its steps at most
-ENOUGH = 1e-6  # of the squared slope: what is left to gain is far less than a verdict could turn on
 ALIKE = 30.0  # sizes of features, largest over median, that a scheme in raw units copes with
 
 
@@ -32,39 +33,23 @@ class Health(NamedTuple):
     verdict: str
 
 
-class Watch:
-    """Looks now and then whether a tracker learns what its rows allow, and warns once if it does not."""
+def health(tracker: Machine) -> Health:
+    """How it is now."""
+    if not tracker.watched:
+        return Health(float("nan"), float("nan"), "it is the exact solution")
+    error2, baseline2, n = tracker.frame["progressive"], tracker.frame["baseline"], len(tracker)
+    verdict = f"too early to tell: {n} rows, of {FIRST}" if n < FIRST else look(tracker, error2, baseline2)[0]
+    return Health(float(np.sqrt(error2)), float(np.sqrt(baseline2)), verdict)
 
-    def __init__(self) -> None:
-        self.verdict, self.next, self.warned = "", FIRST, False
 
-    def check(self, tracker: Machine) -> None:
-        """Rows have come."""
-        n = len(tracker)
-        if n < self.next or not tracker.watched:
-            return
-        while self.next <= n:
-            self.next *= FACTOR
-        self.verdict, wrong = look(tracker, tracker.frame["progressive"], tracker.frame["baseline"])
-        if wrong and not self.warned:
-            self.warned = True
-            warnings.warn(f"after {n} rows of {tracker!r}: {self.verdict}.", LearningWarning, stacklevel=4)
-
-    def health(self, tracker: Machine) -> Health:
-        """How it is now."""
-        if not tracker.watched:
-            return Health(float("nan"), float("nan"), "it is the exact solution")
-        error, baseline = (float(np.sqrt(tracker.frame[name])) for name in ("progressive", "baseline"))
-        return Health(error, baseline, self.verdict or f"too early to tell: {len(tracker)} rows, of {FIRST}")
-
-    def header(self) -> list[Any]:
-        """For a file."""
-        return [self.verdict, self.next, self.warned]
-
-    def restore(self, kept: Any) -> None:
-        """What `header` wrote down."""
-        self.verdict, after, self.warned = checked(kept, tuple[str, int, bool])
-        self.next = max(after, FIRST)
+def check(tracker: Machine) -> None:
+    """Warn, once, if a tracker does not learn what its rows allow; look again after ten times as many rows."""
+    verdict, wrong = look(tracker, tracker.frame["progressive"], tracker.frame["baseline"])
+    while tracker.next_check <= len(tracker):
+        tracker.next_check *= FACTOR
+    if wrong:
+        tracker.next_check = NEVER
+        warnings.warn(f"after {len(tracker)} rows of {tracker!r}: {verdict}.", LearningWarning, stacklevel=4)
 
 
 def look(tracker: Machine, error2: float, baseline2: float) -> tuple[str, bool]:
@@ -100,15 +85,11 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
 
     With features in units of their size, and in O(nnz) a step, whatever the tracker's scheme is.
     """
-    if isinstance(X, np.ndarray):
-        sizes = np.sqrt(np.einsum("ij,ij->j", X, X) / max(len(y), 1))
-        X = X * np.divide(1.0, sizes, out=np.zeros(sizes.size), where=sizes > 0.0)
-    else:  # by the features that these rows have
-        sizes = np.sqrt(np.bincount(X.indices, X.data * X.data, X.shape[1]) / max(len(y), 1))
-        here, used = sizes[X.indices], sizes > 0.0
-        data = np.divide(X.data, here, out=np.zeros(here.size), where=here > 0.0)
-        place = np.maximum(np.cumsum(used) - 1, 0)[X.indices]
-        X = type(X)((data, place, X.indptr), shape=(len(y), max(int(used.sum()), 1)))
+    squares = X * X if isinstance(X, np.ndarray) else X.multiply(X)
+    sizes = np.sqrt(squares.sum(axis=0) / len(y))
+    used = np.flatnonzero(sizes)
+    X, units = X[:, used], sizes[used]
+    X = X / units if isinstance(X, np.ndarray) else type(X)((X.data / units[X.indices], X.indices, X.indptr), X.shape)
     theta = solved(X[0::2], y[0::2])
     left, around = y[1::2] - times(X[1::2], theta), y[1::2] - y[0::2].mean()
     total = product(around, around)
@@ -116,23 +97,19 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
 
 
 def solved(X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least squares with a ridge of 1, nearly: conjugate gradients (CGLS), without what scipy.sparse.linalg takes to load."""
-    theta, left = np.zeros(X.shape[1]), np.array(y)
-    XT = X.T
-    slope = times(XT, left)
-    direction, size = slope, product(slope, slope)
-    enough = ENOUGH * size
-    for _ in range(ROUNDS):
-        if size <= enough:
-            break
-        along = times(X, direction)
-        step = size / (product(along, along) + product(direction, direction))
-        theta += step * direction
-        left -= step * along
-        slope = times(XT, left) - theta
-        before, size = size, product(slope, slope)
-        direction = slope + size / before * direction
-    return theta
+    """Least squares with a ridge of 1, nearly, by conjugate gradients."""
+    rows, frame = Frame(ROWS), Frame(TRACKER)
+    scratch: NDArray[np.float64] = np.zeros((5, X.shape[1]))
+    rows["dim"] = X.shape[1]
+    if isinstance(X, np.ndarray):
+        rows["values"] = np.ascontiguousarray(X)
+    else:
+        start = X.indptr.astype(np.int64)
+        rows.set(sparse=True, values=X.data, indices=X.indices.astype(np.int32), start=start[:-1], stop=start[1:])
+    scratch[1] = times(X.T, y)
+    frame.set(packed=rows, scratch=scratch, ridge=1.0)
+    cg.trace(frame, ROUNDS, len(y))
+    return np.asarray(scratch[0])
 
 
 def cause(tracker: Machine, sizes: NDArray[np.float64]) -> str:

@@ -7,21 +7,21 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driftls import schedules
 from driftls.compiling.parts import Frame, Part
 from driftls.draws import TAPE, Draws, Seed
 from driftls.errors import SettingsError
 from driftls.history import History
+from driftls.inputs import as_whole
 from driftls.kernels import learn as kernels
 from driftls.kernels.records import TRACKER
 from driftls.persistence import Saveable
 from driftls.schedules import Normalised, Schedule, Tabulated, as_schedule, ridge
-from driftls.stage import Stage, view
+from driftls.stage import Stage
 from driftls.state import Shape, State, unbroken
-from driftls.trackers.health import Watch
-from driftls.trackers.settings import MOST_STEPS, flag, whole_number
+from driftls.trackers.health import FIRST, NEVER, check
+from driftls.trackers.settings import MOST_STEPS, flag
 from driftls.units import Change, Units
 
 PREFETCH_FROM_BYTES = 1 << 19  # smaller histories sit in the cache
@@ -58,7 +58,7 @@ class Machine(Saveable):
         intercept: bool = True,
     ) -> None:
         self.scale, self.intercept = flag(scale, "scale"), flag(intercept, "intercept")
-        self.dim, self.steps = whole_number(dim, "dim", 1), whole_number(steps, "steps", 0, MOST_STEPS)
+        self.dim, self.steps = as_whole(dim, "dim", 1), as_whole(steps, "steps", 0, MOST_STEPS)
         self.step_size: Schedule = as_schedule(step_size, "step_size")
         self.ridge_given = regularisation is not None  # else a policy may find it from the data
         self.regularisation: Schedule = as_schedule(
@@ -73,7 +73,7 @@ class Machine(Saveable):
         self.lock = threading.RLock()
         self._draws = self._tape(seed)
         self._target: Any = None
-        self._watch = Watch()
+        self.next_check = FIRST if self.watched else NEVER  # rows after which to look whether it learns
         self._blank()
 
     def _blank(self) -> None:
@@ -135,7 +135,6 @@ class Machine(Saveable):
         self._keep(State(self.frame, shapes, sizes, self.kept.numbers, constant=self.intercept, columns=columns))
         self._point()
         self._seen = history.counts.cell("seen")
-        self._out(1)
         self._begin()
 
     def _point(self) -> None:
@@ -174,7 +173,7 @@ class Machine(Saveable):
         with self.lock:
             if self.held:
                 raise SettingsError("this tracker is a policy's, which has to grow with it. Call policy.grow(dim).")
-            before, dim = self.dim, whole_number(dim, "dim", self.dim)
+            before, dim = self.dim, as_whole(dim, "dim", self.dim)
             if dim == before:
                 return
             self._try_room(dim + self.inner - before)
@@ -205,14 +204,6 @@ class Machine(Saveable):
                 f"there is no memory for {dim} features. Hash them: Features(dim=...). Nothing was changed."
             ) from None
 
-    def _out(self, count: int) -> NDArray[np.float64]:
-        """Room for so many numbers that a kernel answers with."""
-        out: Any = self.frame.arrays.get("out")
-        if out is None or out.size < count:
-            out = np.zeros(max(count, 64))
-            self.frame["out"], self._answer = out, view(out)
-        return out  # type: ignore[no-any-return]
-
     def make_room(self, rows: Frame, first: int, last: int, whole: bool = False) -> None:
         """Have draws, schedule values and a place in the history ready for some of these rows, at least for the first.
 
@@ -232,8 +223,8 @@ class Machine(Saveable):
             )  # perhaps with a constant
         history.reserve(kept, nnz)
         self._follow_history()
-        if rows is not self._stage.frame:  # those of a policy, which does not come by `_learn`
-            self._watch.check(self)
+        if rows is not self._stage.frame and self._seen[0] >= self.next_check:  # a policy's do not come by `_learn`
+            check(self)
         if self._draws_per_row:
             self._draws.ready(min(piece, max(1, self._draws.tape.size // self._draws_per_row)) * self._draws_per_row)
 

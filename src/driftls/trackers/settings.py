@@ -34,13 +34,6 @@ class Drawing(Common, total=False):
     guard: bool
 
 
-def whole_number(value: Any, name: str, least: int, most: int = 2**31 - 2) -> int:
-    """A setting that counts something."""
-    if isinstance(value, bool) or not (isinstance(value, int | np.integer) and least <= value <= most):
-        raise SettingsError(f"{name} must be a whole number of at least {least} and at most {most}, got {value!r}.")
-    return int(value)
-
-
 def flag(value: Any, name: str) -> bool:
     """A setting that is on or off."""
     if not isinstance(value, bool | np.bool_):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from driftls.compiling.parts import Frame, Part
 from driftls.errors import SettingsError
 from driftls.history import ROWS_KEPT, Window
+from driftls.inputs import as_whole
 from driftls.kernels import cg, gd, sag, svrg
 from driftls.kernels.learn import NOTHING, WINDOW
 from driftls.kernels.records import ROWS
@@ -20,7 +21,7 @@ from driftls.schedules import Normalised
 from driftls.state import Shape
 from driftls.trackers.base import Tracker
 from driftls.trackers.exact import RLS, of_rows, plain
-from driftls.trackers.settings import MOST_STEPS, Drawing, flag, whole_number
+from driftls.trackers.settings import MOST_STEPS, Drawing, flag
 from driftls.trackers.sums import gram_of
 from driftls.units import Change
 
@@ -39,7 +40,7 @@ class StochasticTracker(Tracker):
     def __init__(self, dim: int, **settings: Unpack[Drawing]) -> None:
         given = {name: value for name, value in settings.items() if value is not None}
         chosen: dict[str, Any] = {"steps": STEPS, **self.defaults, **given}
-        whole_number(chosen["steps"], "steps", 1, MOST_STEPS)
+        as_whole(chosen["steps"], "steps", 1, MOST_STEPS)
         if self.draws_rows:
             chosen.setdefault("history", Window(ROWS_KEPT))
         super().__init__(dim, **chosen)
@@ -114,7 +115,7 @@ class GD(StochasticTracker):
     Examples
     --------
     >>> tracker = GD(dim=2, seed=0)
-    >>> tracker.partial_fit(np.eye(2), [1.0, 2.0]).n
+    >>> len(tracker.partial_fit(np.eye(2), [1.0, 2.0]))
     2
     """
 
@@ -314,7 +315,7 @@ class SAG(_TableTracker):
 
     Examples
     --------
-    >>> SAG(dim=2, seed=0).partial_fit(np.eye(2), [1.0, 2.0]).n
+    >>> len(SAG(dim=2, seed=0).partial_fit(np.eye(2), [1.0, 2.0]))
     2
     """
 
