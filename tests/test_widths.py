@@ -429,7 +429,7 @@ def test_a_state_that_was_written_down_goes_on_as_if_it_had_never_stopped(tracke
     again.draws.restore(model.draws.header(), model.draws.unread())
     again.stage.start(layout == "sparse")
     again.width = KINDS[type(width).__name__](**width.settings())
-    again.state = again.width.opened(again.tracker, again.draws, ARMS)
+    again.state = again.width.open(again.tracker, again.draws, ARMS, restored=True)
     again.state.restore(numbers, arrays)
     slots = [0, 1, 2, -1, -1] if width.keeps_arms else None
     for one in (model, again):
@@ -501,7 +501,7 @@ def test_a_width_with_sums_of_its_own_must_see_every_row(width):
 def test_a_file_cannot_give_exact_widths_to_an_rls_without_an_inverse():
     tracker = RLS(DIM, method="cholesky", **RAW).partial_fit(np.eye(DIM), np.ones(DIM))
     with pytest.raises(SettingsError, match="keeps no inverse"):
-        ExactWidth().opened(tracker, Draws(0), 0)
+        ExactWidth().open(tracker, Draws(0), restored=True)
 
 
 def test_exact_widths_over_ols_come_once_its_matrix_can_be_inverted():
@@ -511,7 +511,7 @@ def test_exact_widths_over_ols_come_once_its_matrix_can_be_inverted():
     model = Model(OLS(DIM, **RAW).partial_fit(X, y), ExactWidth())
     close(model.widths2(arms), [naive.exact_width2(x, X.T @ X) for x in arms])
     numbers, arrays = model.state.snapshot()
-    again = ExactWidth().opened(model.tracker, model.draws, 0)
+    again = ExactWidth().open(model.tracker, model.draws, restored=True)
     again.restore(numbers, arrays)
     assert again.frame["own"] == 0
 

@@ -58,29 +58,27 @@ class Width:
 
     # -- with a tracker ------------------------------------------------------------------------------------------
 
-    def open(self, tracker: Tracker, draws: Draws, slots: int = 0) -> Self:
-        """The same width for a tracker that was started, with room for so many recurring arms."""
-        if len(tracker) and self.own_sums(tracker):
+    def open(self, tracker: Tracker, draws: Draws, slots: int = 0, *, restored: bool = False) -> Self:
+        """The same width for a tracker that was started, with room for so many recurring arms; restored: `restore` follows."""
+        if len(tracker) and not restored and self.own_sums(tracker):
             raise SettingsError(
                 f"{type(self).__name__} has to see every row, but the tracker has learned {len(tracker)} rows "
                 "before. Give the policy an unused tracker, or learn those rows through the policy."
             )
-        return self.opened(tracker, draws, slots)
+        made = type(self)(**self.settings())
+        made._start(tracker, draws, slots)
+        return made
 
     def over_more(self, draws: Draws) -> Self:
         """The same over the features that its tracker has by now; those that are new were never seen."""
         numbers, arrays = self.snapshot()
-        grown = self.opened(self.tracker, draws, self.slots)
+        grown = self.open(self.tracker, draws, self.slots, restored=True)
         before, after = (one.dim - self.tracker.intercept for one in (self, grown))
         fresh = grown.snapshot()[1]
         grown.restore(numbers, {name: widened(array, fresh[name], before, after) for name, array in arrays.items()})
         return grown
 
-    def opened(self, tracker: Tracker, draws: Draws, slots: int) -> Self:
-        """The same, whatever the tracker has learned: for `restore`."""
-        return type(self)(**self.settings())._start(tracker, draws, slots)
-
-    def _start(self, tracker: Tracker, draws: Draws, slots: int) -> Self:
+    def _start(self, tracker: Tracker, draws: Draws, slots: int) -> None:
         self.tracker, self.dim, self.sparse = tracker, tracker.inner, bool(tracker.sparse)
         self.own: RLS | None = None  # sums that the tracker does not keep
         self.frame = Frame(WIDTH)
@@ -95,7 +93,6 @@ class Width:
         if self.by_slot:
             self._line_up(slots)
         self._made()
-        return self
 
     def _begin(self) -> None:
         """Numbers of the record that do not begin at 0, from the width's settings."""
@@ -119,11 +116,8 @@ class Width:
 
     def stand_at(self, squares: NDArray[np.float64], n: int) -> None:
         """Stand after n rows with these sums of squares, which were seen elsewhere: a warm start."""
-        if "squares" in self.arrays:
-            self.arrays["squares"][...] = squares
-            self._restored()
-        if "entered" in self.numbers:
-            self.frame.set(entered=n, n=n)
+        if self.own_sums(self.tracker):
+            raise SettingsError(f"{self!r} has to see every row, and a warm start shows none. Use DiagonalWidth().")
 
     def change_units(self, change: Change) -> None:
         """The tracker's features are measured in other units from now on."""

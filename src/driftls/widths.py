@@ -70,10 +70,10 @@ class ExactWidth(Width):
     def own_sums(self, tracker: Tracker) -> bool:
         return not isinstance(tracker, RLS)
 
-    def open(self, tracker: Tracker, draws: Draws, slots: int = 0) -> Self:
-        if isinstance(tracker, RLS) and tracker.route == "cholesky":
+    def open(self, tracker: Tracker, draws: Draws, slots: int = 0, *, restored: bool = False) -> Self:
+        if isinstance(tracker, RLS) and tracker.route == "cholesky" and not restored:
             raise SettingsError(NO_INVERSE)
-        return super().open(tracker, draws, slots)
+        return super().open(tracker, draws, slots, restored=restored)
 
     def _begin(self) -> None:
         tracker = self.tracker
@@ -142,6 +142,10 @@ class DiagonalWidth(Width):
         squares, ridge = self.frame["scale"] * self.arrays["squares"][self.learned], self.frame["ridge"]
         self.frame.arrays["spread"][self.learned] = ridge / (ridge + squares)  # rounded as kernels round it
 
+    def stand_at(self, squares: NDArray[np.float64], n: int) -> None:
+        self.arrays["squares"][...] = squares
+        self._restored()
+
     def set_ridge(self, total: float) -> None:
         self.frame["ridge"] = total
         self._restored()
@@ -181,9 +185,6 @@ class CentredWidth(Width):
     def set_ridge(self, total: float) -> None:
         self.frame["ridge"] = total
         self._made()
-
-    def stand_at(self, squares: NDArray[np.float64], n: int) -> None:
-        raise SettingsError("a warm start is for widths in raw units. Use DiagonalWidth() or ExactWidth().")
 
     def _restored(self) -> None:
         """lambda0 from the value of the constant."""

@@ -98,7 +98,7 @@ def test_few_widths_are_found_anew_and_every_question_is_answered_exactly():
     found = 0
     for line in rewards:
         k = policy.choose(arms, ids=ids)
-        stamps = policy.snapshot()[1]["width.stamps"]
+        stamps = policy.snapshot()[1]["0.width.stamps"]
         found += int((stamps == stamps.max()).sum())
         policy.learn(arms, float(line[k]), arm=k, ids=ids)
     assert found < 5 * n  # of 100 a round
@@ -112,6 +112,6 @@ def test_bounds_that_a_file_cannot_hold_are_refused():
     policy = LinUCB(3, seed=0)
     policy.choose(np.eye(3), ids=list("abc"))
     header, arrays = policy.snapshot()
-    arrays["width.bounds"] = -np.ones_like(arrays["width.bounds"])
+    arrays["0.width.bounds"] = -np.ones_like(arrays["0.width.bounds"])
     with pytest.raises(CorruptFileError, match="bounds"):
         LinUCB.from_snapshot(header, arrays)

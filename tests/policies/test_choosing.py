@@ -81,6 +81,26 @@ def test_frequencies_are_the_probabilities_that_were_told(name):
     assert (np.abs(found - told) <= 5.0 * np.sqrt(told * (1.0 - told) / count) + 1e-12).all()
 
 
+FROZEN = ["LinUCB", "RLS + exact", "SAGA + phi", "LinTS", "one exact model an arm", "one SAGA an arm, centred"]
+
+
+@pytest.mark.parametrize("kind", [np.array, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("name", FROZEN)
+def test_a_frozen_policy_plays_as_it_chooses_and_notes_nothing_of_the_arms(name, kind):
+    policy = CASES[name](epsilon=0.2)
+    played(policy, 30, kind)
+    one, many = policy.freeze(), policy.freeze()
+    block = list(rounds(one, 10, kind, 40))
+    ids, stack = block[0].ids, sp.vstack if kind is sp.csr_array else np.vstack
+    arms = stack([100.0 * entry.arms for entry in block])  # far from what gave features their units
+    chosen = [one.choose(100.0 * entry.arms, ids=ids) for entry in block]
+    assert many.choose_many(arms, ids=ids).tolist() == chosen
+    same_snapshot(one.snapshot(), many.snapshot(), "many rounds of a frozen policy")
+    if policy.units is not None:
+        for what in ("count", "squares", "unit"):
+            np.testing.assert_array_equal(many.units.arrays[what], policy.units.arrays[what])
+
+
 def test_frequencies_among_allowed_arms():
     policy, count = CASES["RLS + exact"](epsilon=0.4), 3000
     arms, ids, _ = next(rounds(policy, 1))

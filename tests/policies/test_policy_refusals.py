@@ -63,8 +63,8 @@ def test_a_file_without_room_for_arms_that_recur_is_refused():
     policy = SharedPolicy(SAGA(3, seed=0, **RAW), PhiWidth(), seed=0)
     policy.learn(np.eye(3), 1.0, arm=policy.choose(np.eye(3)))
     header, arrays = policy.snapshot()
-    header["model"] = {**header["model"], "slots": 0}
-    arrays = {name: array for name, array in arrays.items() if not name.startswith("width.")}
+    header["models"] = [{**header["models"][0], "slots": 0}]
+    arrays = {name: array for name, array in arrays.items() if not name.startswith("0.width.")}
     with pytest.raises(CorruptFileError):
         SharedPolicy.from_snapshot(header, arrays)
 

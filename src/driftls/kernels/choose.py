@@ -136,7 +136,7 @@ def note_round(p: Any, rows: Any, first: int, count: int, still: bool) -> None:
 def choose(p: Any, i: int, n: int) -> float:
     """The position of the arm to show among n, or minus what is wrong
 
-    i = 1: only the scores are asked for, and which arm is the best; i = 2: nothing is noted of the arms
+    i = 1: only the scores are asked for, and which arm is the best
     """
     rows, scores = rows_at(p.arms), reals(p.scores)
     w = width(integers(p.widths)[0 if p.disjoint == 0 else integers(p.slots)[0]])
@@ -155,7 +155,7 @@ def choose(p: Any, i: int, n: int) -> float:
             break
     if i == 1:
         return float(best_of(p, n, kappa)[0])
-    if i == 0 and rows.units != 0:
+    if rows.units != 0 and p.frozen == 0:
         note_round(p, rows, 0, n, False)
     return float(pick(p, n, kappa))
 
@@ -281,7 +281,8 @@ def play(p: Any, i: int, n: int) -> float:
                     offered(p, rows, first[r], count)
                 kappa = score(p, rows_at(rows.scratch), 0, count, 0, same)
                 chosen[r] = pick(p, count, kappa)
-                note_round(p, rows, first[r], count, still)
+                if p.frozen == 0:
+                    note_round(p, rows, first[r], count, still)
                 if units(rows.units).asked != 0:  # the choice stands; other units come before it is learned
                     p.status, p.resumed = LOOK, 1
                     return float(r)
@@ -326,12 +327,13 @@ def play(p: Any, i: int, n: int) -> float:
 
 @entry
 def open_arms(p: Any, i: int, n: int) -> float:
-    """Arms of a pool whose slot is below -1 are new: -2 - slot is theirs; one with other features starts afresh"""
+    """Have the slots of n arms ready: one that is new, or that was another arm's, begins with the arm's features
+
+    i = 1: nothing begins, and such an arm has no slot
+    """
     rows, slots = rows_at(p.arms), integers(p.slots)
     t, w = integers(p.trackers)[0], width(integers(p.widths)[0])
     if w.open == 0:  # nothing is kept that would have to begin
-        for k in range(n):
-            slots[k] = -2 - slots[k] if slots[k] < -1 else slots[k]
         return 0.0
     for k in range(n):
         fault = row_fault(rows, k)
@@ -340,11 +342,15 @@ def open_arms(p: Any, i: int, n: int) -> float:
             return -float(fault)
     live = scaled(rows, 0, n) if rows.units != 0 else rows
     for k in range(n):
-        new = slots[k] < -1
-        if new:
-            slots[k] = -2 - slots[k]
-        if slots[k] >= 0 and (new or call(w.same, t, w.address, live.address, k, slots[k], 0, 0.0) == 0.0):
-            call(w.open, t, w.address, live.address, k, slots[k], 0, 0.0)
+        slot = slots[k]
+        if slot < 0 or (
+            integers(w.live)[slot] != 0 and call(w.same, t, w.address, live.address, k, slot, 0, 0.0) != 0.0
+        ):
+            continue
+        if i == 0:
+            call(w.open, t, w.address, live.address, k, slot, 0, 0.0)
+        else:
+            slots[k] = -1
     return 0.0
 
 
@@ -363,16 +369,3 @@ def widths(p: Any, i: int, n: int) -> float:
         line, arm = (0, -1) if p.disjoint != 0 else (k, slot)
         out[k] = call(w.width2, t, w.address, live.address, line, arm, 0, 0.0) if w.width2 != 0 else 0.0
     return 0.0
-
-
-@entry
-def is_same(p: Any, i: int, n: int) -> float:
-    """1 if row i still has the features for which slot n was opened"""
-    w, rows = width(integers(p.widths)[0]), rows_at(p.arms)
-    if w.same == 0:
-        return 1.0
-    if row_fault(rows, i) != 0:  # whoever learns it will say so
-        return 0.0
-    if rows.units != 0:
-        return call(w.same, integers(p.trackers)[0], w.address, scaled(rows, i, 1).address, 0, n, 0, 0.0)
-    return call(w.same, integers(p.trackers)[0], w.address, p.arms, i, n, 0, 0.0)

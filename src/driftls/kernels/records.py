@@ -139,9 +139,10 @@ WIDTH = record(
 width = record_at(WIDTH, "w")
 
 POLICY = record(
-    # models: addresses of trackers and widths, one a slot (one for all arms: slot 0); disjoint: one model an arm
+    # models: addresses of trackers and widths, one a slot (one for all arms: slot 0); disjoint: one model an arm; frozen:
+    # nothing is noted of what is offered
     """
-    address trackers widths disjoint crossed_score
+    address trackers widths disjoint frozen crossed_score
     """
     # arms of this call, how many a round has, the slots of their pool, which are allowed; room for scores and one row
     """

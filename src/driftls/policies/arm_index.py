@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from driftls.errors import CorruptFileError, InputError, SettingsError
+from driftls.errors import CorruptFileError, InputError
+from driftls.inputs import as_whole
 
 MOST_BITS = 1024  # of a whole number that is an id
 
@@ -27,8 +28,9 @@ class ArmIndex:
     (1, ['a', 'c'])
     """
 
-    def __init__(self, most: int = 2**31) -> None:
+    def __init__(self, most: int = 2**31, forget_after: int = 1000) -> None:
         self.most = most
+        self.forget_after = as_whole(forget_after, "forget_after", 0)  # rounds, where room is needed
         self.slot_of: OrderedDict[Hashable, int] = OrderedDict()
         self._offered: dict[Hashable, int] = {}
         self._free: list[int] = []
@@ -44,15 +46,15 @@ class ArmIndex:
                 slot_of.move_to_end(name)
                 offered[name] = round_number
 
-    def offer(self, names: list[Hashable], opened: Callable[[Hashable], Any], round_number: int = 0) -> list[Hashable]:
-        """The ids of a round: each that is new has a slot `opened`; returns these."""
+    def offer(self, names: list[Hashable], opened: Callable[[Hashable], Any], round_number: int = 0) -> list[int]:
+        """The slots of the ids of a round; each that is new has one `opened`."""
         self.note(names, round_number)  # first: what is here now is not dropped for what is new
         new = [name for name in names if name not in self.slot_of]
         for name in new:
             opened(name)
         if new:
             self.note(names, round_number)  # in the order of the pool, whichever of them were new
-        return new
+        return [self.slot_of[name] for name in names]
 
     def open(self, name: Hashable, round_number: int = 0) -> int:
         """A slot for a new id; where all are in use, that of the id that was not offered for longest."""
@@ -69,13 +71,13 @@ class ArmIndex:
         self._free.append(slot)
         return slot
 
-    def stale(self, before: int) -> list[Hashable]:
-        """Ids that were not offered since this round, the longest away first."""
-        return list(takewhile(lambda name: self._offered[name] < before, self.slot_of))
+    def stale(self, now: int) -> list[Hashable]:
+        """Ids that were not offered for so long that they may be forgotten, the longest away first."""
+        return list(takewhile(lambda name: self._offered[name] < now - self.forget_after, self.slot_of))
 
     def header(self) -> list[list[Any]]:
         """Id, slot and last round of each, for a file."""
-        return [[id_header(name), slot, self._offered[name]] for name, slot in self.slot_of.items()]
+        return [[name, slot, self._offered[name]] for name, slot in self.slot_of.items()]
 
     def restore(self, kept: list[Any], slots: int | None = None) -> None:
         """What `header` wrote down, where there are so many slots."""
@@ -146,19 +148,10 @@ def item_ids(items: Any) -> Any:
     return items
 
 
-def id_header(name: Hashable) -> Any:
-    """What a file keeps of an id or a key."""
-    if isinstance(name, tuple):
-        return {"tuple": [id_header(entry) for entry in name]}
-    if name is None or isinstance(name, str | int | float):
-        return name
-    raise SettingsError(f"a file keeps ids and keys that are text, numbers or tuples of them, not {name!r}.")
-
-
 def id_of(kept: Any) -> Hashable:
-    """The id that `id_header` wrote down."""
-    if isinstance(kept, dict):
-        return tuple(id_of(entry) for entry in kept["tuple"])
+    """The id that a file has kept, where a tuple is a list."""
+    if isinstance(kept, list | tuple):
+        return tuple(map(id_of, kept))
     if kept is not None and not isinstance(kept, str | int | float):
         raise CorruptFileError(f"an id must be text, a number or a tuple of them, got {kept!r}.")
     return kept

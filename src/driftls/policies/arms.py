@@ -14,7 +14,6 @@ from driftls.features import FeatureMap
 from driftls.features.crossed import CrossedArms
 from driftls.inputs import FLOAT, Rows, as_number, as_numbers, as_rows, as_whole, csr_rows, fault, is_pair, is_sparse
 from driftls.kernels.rows import LARGEST, first_fault
-from driftls.policies.arm_index import plain_ids
 from driftls.stage import Stage
 from driftls.trackers import Tracker
 from driftls.widths import Width
@@ -22,6 +21,7 @@ from driftls.widths import Width
 FIRST_NAMES = 64
 # Which are no dicts; to ask them costs more than to look at their type
 ROWS = (np.ndarray, sp.csr_array, sp.csr_matrix, Rows, CrossedArms)
+OPEN = "open: tracker and width are chosen when the first arms are here"
 OPEN_END = "a vocabulary that may grow without end"
 
 
@@ -66,15 +66,6 @@ def is_user(x: Any) -> bool:
     return type(x) is dict or (type(x) not in ROWS and isinstance(x, Mapping) and not sp.issparse(x))
 
 
-def some_rows(rows: Any, first: int, count: int) -> Any:
-    """So many of these rows."""
-    if isinstance(rows, np.ndarray):
-        return rows[first : first + count]
-    start = np.asarray(rows.start)[first : first + count + 1].astype(np.int64)
-    part = slice(int(start[0]), int(start[-1]))
-    return Rows(rows.indices[part], rows.values[part], start - start[0], rows.dim)
-
-
 def as_block(x: Any, called: str = "an arm") -> Any:
     """One row as a block of one."""
     if isinstance(x, CrossedArms) or is_pair(x) or is_sparse(x):
@@ -92,11 +83,8 @@ def one_arm(rows: Any, k: int, dim: int) -> tuple[Any, int]:
     return (plain_rows(rows[[k]], dim), 0) if isinstance(rows, CrossedArms) else (rows, k)
 
 
-def ids_of(ids: Any, count: int) -> list[Hashable] | None:
-    """An id for each of so many arms, or None."""
-    if ids is None:
-        return None
-    names = plain_ids(ids)
+def fits(names: list[Hashable], count: int) -> list[Hashable]:
+    """Ids, of which there is one for each arm."""
     if len(names) != count:
         raise DimensionError(f"ids must have one id for each of {count} arms, got {len(names)}.")
     return names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +14,14 @@ from driftls.errors import DriftlsError, InputError, SettingsError
 from driftls.features import FeatureMap
 from driftls.features.columns import as_record
 from driftls.history import Mapped
-from driftls.inputs import as_rows
-from driftls.persistence import whole
+from driftls.inputs import as_rows, as_whole
 from driftls.policies.arm_index import ArmIds, ArmIndex, item_ids, plain_id, plain_ids
-from driftls.policies.arms import OPEN_END, as_block, check_parts, first_dim, is_items, is_user, look_at, position_of
-from driftls.policies.files import grouped, joined, seeds_header, seeds_of, settings_of, tracker_of
+from driftls.policies.arms import OPEN, OPEN_END, as_block, check_parts, first_dim, is_items, is_user, position_of
+from driftls.policies.files import seeds_header, seeds_of
 from driftls.policies.models import Model
 from driftls.policies.policy import Policy
 from driftls.schedules import ridge
-from driftls.state import refuse
 from driftls.trackers import RLS, SAGA, Tracker
-from driftls.trackers.settings import whole_number
 from driftls.units import Units
 from driftls.widths import CentredWidth, DiagonalWidth, ExactWidth, NoWidth, Width
 
@@ -32,7 +29,6 @@ EXACT_UP_TO = 200  # features: two matrices a model, 640 kB
 MOST_PRODUCTS = 2_000_000  # a choice: of exact widths for dense users, arms times features squared
 FIRST_RIDGE = 4.0  # lambda, of features in units of their spread, before anything is known
 TAPE = 256  # draws that a model has ready at a time
-PAYS_AFTER = 16  # rounds with one pool, for each of 256 features, until a table has paid for itself
 
 
 class DisjointLinUCB(Policy):
@@ -70,6 +66,7 @@ class DisjointLinUCB(Policy):
     """
 
     disjoint: ClassVar[bool] = True
+    _seeds: np.random.Generator
 
     def __init__(
         self,
@@ -86,26 +83,24 @@ class DisjointLinUCB(Policy):
     ) -> None:
         if dim is None and features is not None:
             dim = first_dim(features) if tracker is None else tracker.dim
-        dim = whole_number(dim, "dim", 1)
+        dim = as_whole(dim, "dim", 1)
         self._auto = tracker is None and width is None
         if self._auto:
-            self._reason = "open: tracker and width are chosen when the first user is here"
-        tracker = (RLS(dim) if dim <= EXACT_UP_TO else SAGA(dim)) if tracker is None else tracker
-        check_parts(tracker, width or NoWidth())
-        if tracker.dim != dim or len(tracker):
+            self._reason = OPEN
+        found = (RLS(dim) if dim <= EXACT_UP_TO else SAGA(dim)) if tracker is None else tracker
+        check_parts(found, width or NoWidth())
+        if found.dim != dim or len(found):
             raise SettingsError(f"tracker must be an unused one of dim={dim}, of which each arm gets a copy.")
-        if isinstance(tracker.history, Mapped):
+        if isinstance(found.history, Mapped):
             raise SettingsError("every arm has a history of its own, and a Mapped folder serves one. Use Growing().")
         self._seeds = generator_of(seed)
         own = self._seeds.spawn(1)[0]
         if width is None:
-            width = CentredWidth() if tracker.intercept else DiagonalWidth()
-        super().__init__(dim, width=width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own, features=features)
-        self.tracker, self.most_arms = tracker, whole_number(most_arms, "most_arms", 1)
-        if not (self._auto or tracker.ridge_given or kappa is not None):
-            self._models.adapt(tracker, FIRST_RIDGE)
-        self._index = ArmIndex(self.most_arms)
-        self._positions: dict[Hashable, int] = {}  # of the arms in the score table
+            width = CentredWidth() if found.intercept else DiagonalWidth()
+        super().__init__(found, width, kappa=kappa, sigmas=sigmas, epsilon=epsilon, seed=own, features=features)
+        self._index = ArmIndex(as_whole(most_arms, "most_arms", 1))
+        if kappa is None and (self._auto or not found.ridge_given):
+            self._models.adapt(found, FIRST_RIDGE)
 
     def __len__(self) -> int:
         """How many arms have a model."""
@@ -134,7 +129,7 @@ class DisjointLinUCB(Policy):
             if name in self._index.slot_of:
                 raise SettingsError(f"arm id {name!r} has a model already: a warm start is for a new one.")
             if self._models.stage.sparse is None:
-                self._start(sparse, 1)
+                self._open(sparse)
             model = self._fresh_model()
             self._models.warm(model, fill, squares, n, errors)  # first: it may be refused
             self._models.table.leave()  # one of its arms may give way
@@ -146,9 +141,9 @@ class DisjointLinUCB(Policy):
         """Ids (or items with an "id") that are looked at once, while they last: for `choose(user, pool)`."""
         return ArmIds(plain_ids(item_ids(items)))
 
-    def _round(self, arms: Any, items: Any, ids: Any, *, learn: bool = False, arm: Any = None) -> tuple[Any, int, Any]:
+    def _round(self, arms: Any, items: Any, ids: Any, *, arm: Any = None, one: bool = False) -> tuple[Any, int, Any]:
         names = self._names(ids, items)
-        if learn:  # an arm that has a model, before a vocabulary grows
+        if arm is not None:  # one that has a model, before a vocabulary grows
             self._known(names[position_of(arm, len(names))])
         return self._known_user(arms), len(names), names
 
@@ -158,7 +153,7 @@ class DisjointLinUCB(Policy):
             arms = self.features.table(arms)  # type: ignore[attr-defined]
         rows: Any = as_rows(self._own(arms), self.dim, "users")
         count = rows.shape[0]
-        if rounds is not None and whole_number(rounds, "rounds", 0) != count:
+        if rounds is not None and as_whole(rounds, "rounds", 0) != count:
             raise InputError(f"rounds must be the number of users, {count}, got {rounds!r}.")
         return rows, len(names), names, np.arange(count, dtype=np.int64)
 
@@ -181,8 +176,8 @@ class DisjointLinUCB(Policy):
             except ValueError:  # an array among the ids
                 pass
         names = ids if type(ids) is ArmIds else plain_ids(ids)
-        if not 0 < len(names) <= self.most_arms:
-            raise InputError(f"{len(names)} arms, but 1 ... most_arms={self.most_arms} models are kept.")
+        if not 0 < len(names) <= self._index.most:
+            raise InputError(f"{len(names)} arms, but 1 ... most_arms={self._index.most} models are kept.")
         return names
 
     def _row_of(self, rows: Any, k: int) -> tuple[Any, int]:
@@ -196,43 +191,34 @@ class DisjointLinUCB(Policy):
 
     # -- rows on their way to kernels ----------------------------------------------------------------------------
 
-    def _take(self, rows: Any, count: int, names: Any) -> None:
-        self._take_user(rows, count)
-        self._offer(names)
+    def _stage(self, rows: Any, count: int, names: Any, *, rounds: int = 0, whole: bool = False) -> None:
+        stage = self._models.stage
+        if rounds or not stage.take_row(rows):
+            rows = rows if rounds else self._row(rows)
+            if stage.sparse is None:
+                self._begin(rows, count)
+            self._models.stage.take(rows)
 
-    def _take_many(self, rows: Any, count: int, names: Any, first: Any) -> None:
-        models = self._models
-        self._take_rows(rows, count)
-        models.look_at(first.size)
-        self._offer(names)
-        if not models.table.filled and first.size * 256 >= PAYS_AFTER * self.dim:
-            self._fill_table()
-
-    def _take_user(self, user: Any, arms: int) -> None:
-        """Copy a user to where kernels read it."""
-        if not self._models.stage.take_row(user):
-            self._take_rows(self._row(user), arms)
-
-    def _take_rows(self, rows: Any, arms: int) -> None:
-        """Copy users to where kernels read them; the first ones decide whether these are dense or sparse."""
-        if self._models.stage.sparse is None:
-            look_at(rows, "the user")
-            self._start(not isinstance(rows, np.ndarray), arms)
-        self._models.stage.take(rows)
+    def _offer(self, names: Any, count: int, *, rounds: int = 1, ask: bool = False) -> None:
+        """Slots are those of models."""
+        models, table = self._models, self._models.table
+        if ask or names is not table.pool:
+            models.room(count)
+            if ask:
+                models.slots[:count] = [self._known(name) for name in names]
+                return
+            models.look_at(1)
+            table.leave()
+            models.slots[:count] = self._index.offer(names, self._open_model)
+            table.leave(list(names), self.dim)
+        if table.again(rounds):
+            table.place_of = {name: k for k, name in enumerate(table.pool)}
+            table.fill(models[int(models.slots[0])].width.table(), self.tracker.inner, count)
 
     def _learn(self, rows: Any, k: int, name: tuple[Hashable, ...], reward: float) -> None:
         slot = self._known(name[0])
-        self._take_user(rows, 1)
-        self._models.learn(0, slot, self._positions.get(name[0], -1), reward)
-
-    def _question(self, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
-        user, count, names = self._round(arms, items, ids)
-        slots = [self._known(name) for name in names]
-        self._take_user(user, count)
-        self._models.room(count)
-        self._models.table.leave()  # which has rounded otherwise, and whose slots these are
-        self._models.slots[:count] = slots
-        return count
+        self._stage(rows, 1, name)
+        self._models.learn(0, slot, self._models.table.place_of.get(name[0], -1), reward)
 
     def _known(self, name: Any) -> int:
         slot = self._index.slot_of.get(plain_id(name))
@@ -240,62 +226,33 @@ class DisjointLinUCB(Policy):
             raise InputError(f"arm id {name!r} was never offered, or was dropped. Offer it in choose first.")
         return slot
 
-    def _offer(self, names: list[Hashable]) -> None:
-        """The slots of the models of these arms, the new ones made, for a user of the stage."""
-        models, slot_of = self._models, self._index.slot_of
-        if names is models.table.pool:
-            if models.table.again():
-                self._fill_table()
-            return
-        models.look_at(1)
-        models.room(len(names))
-        models.table.leave()
-        self._index.offer(names, self._open_model)
-        models.slots[: len(names)] = [slot_of[name] for name in names]
-        models.table.leave(list(names))
-
     def _open_model(self, name: Hashable) -> None:
         model = self._fresh_model()  # first: it may fail
         self._models.put(self._index.open(name), model)
 
-    def _fill_table(self) -> None:
-        models, pool = self._models, self._models.table.pool
-        kind = models[self._index.slot_of[pool[0]]].width.table()
-        self._positions = {name: k for k, name in enumerate(pool)}
-        models.table.fill(kind, self.tracker.inner, len(pool), models.stage.values.size)
-
     # -- models --------------------------------------------------------------------------------------------------
 
-    def _start(self, sparse: bool, arms: int) -> None:
-        """Users are dense or sparse from now on; the first ones say what is chosen for so many arms."""
+    def _start(self, sparse: bool, user: int = 0) -> None:
         tracker, models = self.tracker, self._models
-        if self._auto:
-            tracker = self._decide(sparse, arms)
-        if models.units is None and (tracker.scale or tracker.intercept):
+        if tracker.scale or tracker.intercept:
             constant = 1.0 if models.strength is None else models.strength.constant
             models.units = Units(
                 self.dim, sparse=sparse, scale=tracker.scale, intercept=tracker.intercept, constant=constant
             )
-            models.units.follow(self.features)
         models.take_rows(sparse)
 
-    def _decide(self, sparse: bool, arms: int) -> Tracker:
-        """Choose tracker and width: what is exact where that is affordable, and no worse than exact where it is not."""
+    def _parts(self, sparse: bool, arms: int, recurring: bool, user: int) -> tuple[Tracker, Width, str]:
+        """What is exact where that is affordable, and no worse than exact where it is not."""
         dim, grows = self.dim, self.features is not None and self.features.grows
         what, small = f"{dim} {'sparse' if sparse else 'dense'} features", dim <= EXACT_UP_TO and not grows
-        exact = not sparse and small and arms * dim * dim <= MOST_PRODUCTS
-        self._auto, self.tracker = False, RLS(dim) if small else SAGA(dim)
-        if exact:
-            self._reason = f"exact: {what} and {arms} arms, for which exact widths are affordable"
-        elif small:
-            self._reason = f"fast: {what} and {arms} arms: exact models, with centred diagonal widths"
-        else:
-            what = OPEN_END if grows else f"{what}, too many for a matrix an arm"
-            self._reason = f"fast: {what}: SAGA, with centred diagonal widths"
-        self._models.grow(dim, ExactWidth() if exact else CentredWidth())
-        if self.sigmas is not None:
-            self._models.adapt(self.tracker, FIRST_RIDGE)
-        return self.tracker
+        if small and not sparse and arms * dim * dim <= MOST_PRODUCTS:
+            reason = f"exact: {what} and {arms} arms, for which exact widths are affordable"
+            return RLS(dim), ExactWidth(), reason
+        if small:
+            reason = f"fast: {what} and {arms} arms: exact models, with centred diagonal widths"
+            return RLS(dim), CentredWidth(), reason
+        what = OPEN_END if grows else f"{what}, too many for a matrix an arm"
+        return SAGA(dim), CentredWidth(), f"fast: {what}: SAGA, with centred diagonal widths"
 
     def _fresh_model(self) -> Model:
         models, kept = self._models, seeds_header(self._seeds)
@@ -311,61 +268,12 @@ class DisjointLinUCB(Policy):
                 models.clear()
             raise
 
-    def _grow_models(self) -> None:
-        models, sparse = self._models, self._models.stage.sparse
-        if models.units is not None:
-            models.units.grow(self.dim)
-        models.table.leave()
-        if sparse is None:
-            models.take_rows(None)
-            return
-        self._start(sparse, 1)
-        for slot in self._index.slot_of.values():
-            tracker, width = models[slot]
-            tracker.grow(self.dim)
-            models.put(slot, Model(tracker, width.over_more(models.draws)))
-
     # -- files ---------------------------------------------------------------------------------------------------
 
-    def _snapshot_models(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        header |= {"tracker": self.tracker.snapshot()[0], "sparse": self._models.stage.sparse, "models": []}
-        header |= {"seeds": seeds_header(self._seeds), "ids": self._index.header(), "most_arms": self.most_arms}
-        header |= {"reason": self._reason, "auto": self._auto}
-        if self.units is not None:
-            header["units"], kept = self.units.snapshot()
-            arrays |= joined({"units": kept})
-        for number, slot in enumerate(self._index.slot_of.values()):
-            tracker, width = self._models[slot]
-            state, parts = tracker.snapshot()
-            numbers, own = width.snapshot()
-            header["models"].append({"tracker": state, "numbers": numbers})
-            arrays |= joined({f"{number}.tracker": parts, f"{number}.width": own})
-
-    @classmethod
-    def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
-        """The policy that `snapshot` wrote down."""
-        groups, tracker = grouped(arrays), tracker_of(header["tracker"], {"unread": np.empty(0)}, functions)
-        made = cls(tracker.dim, tracker=tracker, most_arms=whole(header, "most_arms"), **settings_of(header))
-        made._reason, made._auto = str(header["reason"]), bool(header["auto"])
-        made._seeds = seeds_of(header["seeds"])
+    def _restore(self, header: dict[str, Any], parts: dict[str, Any], functions: dict[str, Any]) -> None:
         if header["sparse"] is not None:
-            made._start(bool(header["sparse"]), 1)
-            if made.units is not None:
-                made.units.restore(header["units"], groups["units"])
-        made._index.restore(header["ids"])
-        refuse(len(header["models"]) != len(made._index), "models")
-        for number, (slot, entry) in enumerate(zip(made._index.slot_of.values(), header["models"])):
-            own = grouped(groups[str(number)])
-            one = tracker_of(entry["tracker"], own["tracker"], functions)
-            refuse(one.sparse is None or one.sparse != header["sparse"] or one.dim != made.dim, f"model {number}")
-            if made.units is not None:
-                one.measure(made.units)
-            width = made.width.opened(one, made._models.draws, 0)
-            width.restore(entry["numbers"], own["width"])
-            made._models.put(slot, Model(one, width))
-        made._restore_common(header, arrays)
-        made._models.check_prior(tracker)
-        return made
+            self._start(bool(header["sparse"]))
+        super()._restore(header, parts, functions)
 
     def __repr__(self) -> str:
         n = sum(len(model.tracker) for model in self._models.each())

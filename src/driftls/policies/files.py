@@ -1,4 +1,4 @@
-"""What every policy writes to a file, and the parts that it is made of, from a file that may say anything."""
+"""A policy and its parts to a file, and from one that may say anything."""
 
 from __future__ import annotations
 
@@ -10,22 +10,43 @@ import numpy as np
 import driftls.trackers
 from driftls.draws import GENERATORS
 from driftls.errors import CorruptFileError
+from driftls.features import from_header as features_of
 from driftls.persistence import whole
-from driftls.policies.models import Models
 from driftls.state import refuse
 from driftls.trackers import Tracker
 from driftls.widths import KINDS
 
 
-def common_snapshot(policy: Any, models: Models) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays of what every policy has, but for its models."""
-    header, arrays = models.snapshot()
-    (keys, rows), sigmas, width, features = policy.keys.snapshot(), policy.sigmas, policy.width, policy.features
-    header |= {"class": type(policy).__name__, "dim": policy.dim, "keys": keys, "frozen": policy.frozen}
+def snapshot_of(policy: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of a policy, and of all that it is made of."""
+    index, seeds, width, sigmas, features = policy._index, policy._seeds, policy.width, policy.sigmas, policy.features
+    (header, arrays), (tracker, rows), (keys, waiting) = (
+        part.snapshot() for part in (policy._models, policy.tracker, policy.keys)
+    )
+    header |= {"class": type(policy).__name__, "dim": policy.dim, "tracker": tracker, "keys": keys}
+    header |= {"reason": policy._reason, "auto": policy._auto}
+    header |= {"ids": index.header(), "most": index.most, "forget_after": index.forget_after}
     header["width"] = {"kind": type(width).__name__, **width.settings()}
     header["weights"] = {"kappa": None if sigmas else policy.kappa, "sigmas": sigmas, "epsilon": policy.epsilon}
     header["features"] = None if features is None else features.to_header()
-    return header, arrays | joined({"keys": rows})
+    header["seeds"] = None if seeds is None else seeds_header(seeds)
+    return header, arrays | joined({"tracker": rows, "keys": waiting})
+
+
+def restore(policy: Any, header: dict[str, Any], parts: dict[str, Any]) -> None:
+    """What `snapshot_of` wrote down, but for the models; a file may say anything, so all of it is looked at."""
+    policy._reason, policy._auto, policy.dim = str(header["reason"]), bool(header["auto"]), whole(header, "dim")
+    policy._seeds = None if header["seeds"] is None else seeds_of(header["seeds"])
+    policy.features = None if header["features"] is None else features_of(header["features"])
+    policy.keys.restore(header["keys"], parts["keys"], policy.dim)
+    index, disjoint, models = policy._index, policy.disjoint, header["models"]
+    if disjoint:
+        index.most = whole(header, "most")
+        refuse(not all(choice.name for choice in policy.keys.waiting.values()), "waiting")
+    refuse((disjoint or policy._auto) and policy._seeds is None, "seeds")
+    index.restore(header["ids"], None if disjoint else whole(models[0], "slots") if models else 0)
+    slots = sorted(index.slot_of.values()) if disjoint else [0] * len(models[:1])
+    refuse(sorted(whole(model, "slot") for model in models) != slots, "models")
 
 
 def tracker_of(header: dict[str, Any], arrays: dict[str, Any], functions: dict[str, Any]) -> Tracker:
@@ -37,12 +58,13 @@ def tracker_of(header: dict[str, Any], arrays: dict[str, Any], functions: dict[s
 
 
 def settings_of(header: dict[str, Any]) -> dict[str, Any]:
-    """Width and weights that a policy's file names."""
+    """Width and settings that a policy's file names."""
     settings = dict(header["width"])
     kind = KINDS.get(str(settings.pop("kind")))
     if kind is None:
         raise CorruptFileError(f"the file names an unknown width: {header['width']!r}.")
-    return {"width": kind(**settings)} | {name: value for name, value in header["weights"].items() if value is not None}
+    weights = {name: value for name, value in header["weights"].items() if value is not None}
+    return {"width": kind(**settings), **weights, "forget_after": whole(header, "forget_after")}
 
 
 def joined(groups: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -11,17 +11,16 @@ import numpy as np
 from driftls.errors import InputError
 from driftls.inputs import Rows
 from driftls.persistence import expect
-from driftls.policies.arm_index import id_header, id_of, plain_id
+from driftls.policies.arm_index import id_of, plain_id
 from driftls.state import refuse
 
 MOST_LEARNED = 100_000  # keys that are remembered after their reward, so that a repeated one is noticed
 
 
 class Waiting(NamedTuple):
-    """A choice: the features of its row, and (or nothing) the arm's id."""
+    """A choice: its row, and (or nothing) the arm's id."""
 
-    indices: Any  # None for a dense row
-    values: Any
+    row: Any  # a block of one, dense or sparse
     name: tuple[Hashable, ...]
 
 
@@ -58,24 +57,20 @@ class Keys:
 
     def grow(self, dim: int) -> None:
         """Rows have so many features from now on."""
-        for key, choice in self.waiting.items():
-            if choice.indices is None:
-                self.waiting[key] = choice._replace(values=np.pad(choice.values, (0, dim - len(choice.values))))
+        for key, (row, name) in self.waiting.items():
+            row = row._replace(dim=dim) if isinstance(row, Rows) else np.pad(row, ((0, 0), (0, dim - row.shape[1])))
+            self.waiting[key] = Waiting(row, name)
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Keys for a header, and the rows of all waiting choices in a few arrays."""
-        choices, none = self.waiting.values(), np.empty(0, np.int32)
-        header = {
-            "learned": [id_header(key) for key in self.learned],
-            "waiting": [
-                [id_header(key), [id_header(name) for name in choice.name], choice.indices is not None]
-                for key, choice in self.waiting.items()
-            ],
-        }
-        return header, {
-            "start": np.cumsum([0, *(len(choice.values) for choice in choices)], dtype=np.int64),
-            "values": np.concatenate([np.empty(0), *(choice.values for choice in choices)]),
-            "indices": np.concatenate([none, *(choice.indices for choice in choices if choice.indices is not None)]),
+        rows = [choice.row for choice in self.waiting.values()]
+        values = [row.values if isinstance(row, Rows) else row[0] for row in rows]
+        indices = [row.indices for row in rows if isinstance(row, Rows)]
+        waiting = [[key, name, isinstance(row, Rows)] for key, (row, name) in self.waiting.items()]
+        return {"learned": list(self.learned), "waiting": waiting}, {
+            "start": np.cumsum([0, *map(len, values)], dtype=np.int64),
+            "values": np.concatenate([np.empty(0), *values]),
+            "indices": np.concatenate([np.empty(0, np.int32), *indices]),
         }
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Any], dim: int) -> None:
@@ -88,23 +83,17 @@ class Keys:
         self.learned = OrderedDict.fromkeys(id_of(key) for key in header["learned"])
         for number, (key, name, sparse) in enumerate(waiting):
             first, last = int(start[number]), int(start[number + 1])
-            index = indices[at : at + last - first].copy() if sparse else None
-            refuse((dim if index is None else index.size) != last - first, "waiting")
-            at += last - first if sparse else 0
-            self.waiting[id_of(key)] = Waiting(index, values[first:last].copy(), tuple(map(id_of, name)))
+            own, at = indices[at : at + last - first].copy(), at + (last - first if sparse else 0)
+            refuse((own.size if sparse else dim) != last - first, "waiting")
+            row = values[first:last].copy()
+            row = Rows(own, row, np.array([0, own.size]), dim) if sparse else row[None]
+            self.waiting[id_of(key)] = Waiting(row, tuple(map(id_of, name)))
 
 
-def row_of(choice: Waiting, dim: int) -> Any:
-    """The row of a waiting choice, as `inputs.as_rows` gives rows."""
-    if choice.indices is None:
-        return choice.values.reshape(1, -1)
-    return Rows(choice.indices, choice.values, np.array([0, len(choice.values)]), dim)
-
-
-def waiting_of(rows: Any, k: int, name: tuple[Hashable, ...]) -> Waiting:
-    """Row k of some rows, copied, as a choice that waits."""
+def one_row(rows: Any, k: int) -> Any:
+    """Row k of some rows, copied."""
     if isinstance(rows, np.ndarray):
-        return Waiting(None, np.array(rows[k], dtype=np.float64), name)
+        return np.array(rows[k : k + 1], dtype=np.float64)
     first, last = int(rows.start[k]), int(rows.start[k + 1])
     index = np.clip(np.asarray(rows.indices)[first:last], -1, 2**31 - 1).astype(np.int32)
-    return Waiting(index, np.array(rows.values[first:last], dtype=np.float64), name)
+    return Rows(index, np.array(rows.values[first:last], dtype=np.float64), np.array([0, last - first]), rows.dim)

@@ -7,12 +7,10 @@ from typing import Any
 from driftls.draws import Seed, generator_of
 from driftls.errors import SettingsError
 from driftls.features import FeatureMap
-from driftls.policies.arms import OPEN_END, first_dim
-from driftls.policies.files import seeds_header, seeds_of
+from driftls.inputs import as_whole
+from driftls.policies.arms import OPEN, OPEN_END, first_dim
 from driftls.policies.shared import SharedPolicy
-from driftls.schedules import Power, as_schedule, from_header, ridge, to_header
 from driftls.trackers import RAW, RLS, SAGA, Tracker
-from driftls.trackers.settings import whole_number
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth, Width
 
 # Up to so many features the exact method is affordable: for any arms; for arms that recur, most of whose widths need not
@@ -80,67 +78,33 @@ class LinUCB(SharedPolicy):
         if tracker is None and width is not None:
             raise SettingsError("width needs a tracker: LinUCB chooses both itself, or neither.")
         self._auto = tracker is None
-        self._adaptive = tracker is None and regularisation is None and kappa is None
-        self._regularisation = ridge(1.0) if regularisation is None else as_schedule(regularisation, "regularisation")
-        own, self._seed = generator_of(seed).spawn(2)
+        own, self._seeds = generator_of(seed).spawn(2)
         if tracker is None:
-            tracker, width = self._parts(whole_number(dim, "dim", 1), sparse=False, recurring=False)
-            if features is not None and features.grows:
-                self._reason = f"for {OPEN_END}: the first arms will tell which method suits them"
-        elif width is None:
+            dim = as_whole(dim, "dim", 1)
+            kind, self._reason = RLS if dim <= EXACT_UP_TO else SAGA, OPEN
+            tracker = kind(dim, regularisation=regularisation)
+        if width is None:
             width = ExactWidth() if isinstance(tracker, RLS) else DiagonalWidth()
         sigmas = (2.0 if self._auto else 1.0) if sigmas is None else sigmas
         weights: dict[str, Any] = {"kappa": kappa, "sigmas": sigmas, "epsilon": epsilon}
         super().__init__(tracker, width, forget_after=forget_after, seed=own, features=features, **weights)
+        if self._auto and regularisation is None and kappa is None:
+            self._models.adapt(tracker, 1.0)
 
-    def _parts(self, dim: int, *, sparse: bool, recurring: bool, grows: bool = False) -> tuple[Tracker, Width]:
-        lam, seed = self._regularisation, self._seed
-        if dim <= EXACT_UP_TO and not sparse:
-            self._reason = f"exact: with {dim} dense features the exact method is affordable, and nothing is lost"
-            return RLS(dim, regularisation=lam), ExactWidth()
+    def _parts(self, sparse: bool, arms: int, recurring: bool, user: int) -> tuple[Tracker, Width, str]:
+        dim, lam, seed = self.dim, self.tracker.regularisation, self._seeds
+        self._gives_constants = True
+        if dim <= EXACT_UP_TO and (user or not sparse):
+            reason = f"exact: with {dim} dense features the exact method is affordable, and nothing is lost"
+            return RLS(dim, regularisation=lam), ExactWidth(), reason
         if recurring and not sparse and dim <= RAW_UP_TO:
             units = "" if dim <= RECURRING_UP_TO else ", in raw units"
-            self._reason = f"exact: {dim} dense features and arms that recur{units}: few widths have to be found anew"
-            return RLS(dim, regularisation=lam, **(RAW if units else {})), ExactWidth()
+            reason = f"exact: {dim} dense features and arms that recur{units}: few widths have to be found anew"
+            return RLS(dim, regularisation=lam, **(RAW if units else {})), ExactWidth(), reason
         if recurring and not sparse:
-            self._reason = f"fast: {dim} features, too many for a {dim} x {dim} matrix: SAGA, with one phi for each arm"
-            return SAGA(dim, regularisation=lam, seed=seed, **RAW), PhiWidth()
-        what = OPEN_END if grows else f"{dim} {'sparse' if sparse else 'dense'} features"
-        self._reason = f"fast: {what}, and arms that change: SAGA, with diagonal widths"
-        return SAGA(dim, regularisation=lam, seed=seed), DiagonalWidth()
-
-    def _decide(self, sparse: bool, recurring: bool, crossed: bool) -> bool:
-        if not self._auto:
-            return sparse
-        exact = crossed and self.dim <= EXACT_UP_TO
+            reason = f"fast: {dim} features, too many for a {dim} x {dim} matrix: SAGA, with one phi for each arm"
+            return SAGA(dim, regularisation=lam, seed=seed, **RAW), PhiWidth(), reason
         grows = self.features is not None and self.features.grows
-        tracker, width = self._parts(self.dim, sparse=sparse and not exact, recurring=recurring, grows=grows)
-        self._gives_constants = True
-        tracker.lock = self.lock  # which other threads may be waiting for
-        self.tracker, self._auto = tracker, False
-        self._models.grow(self.dim, width)
-        if self._adaptive:
-            self._models.adapt(tracker, float(self._regularisation(1)))  # type: ignore[operator]
-        return sparse
-
-    # -- files ---------------------------------------------------------------------------------------------------
-
-    def _snapshot_models(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        super()._snapshot_models(header, arrays)
-        header["reason"], header["auto"] = self._reason, None
-        if self._auto:
-            if not isinstance(self._regularisation, Power):
-                raise SettingsError("regularisation is a function of n, which no file can hold before the first arms.")
-            header["auto"] = {
-                "regularisation": to_header(self._regularisation),
-                "adaptive": self._adaptive,
-                "seed": seeds_header(self._seed),
-            }
-
-    def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self._reason, auto = str(header["reason"]), header["auto"]
-        self._auto = auto is not None
-        if auto is not None:
-            self._adaptive, self._seed = bool(auto["adaptive"]), seeds_of(auto["seed"])
-            self._regularisation = from_header(auto["regularisation"])
-        super()._restore(header, arrays)
+        what = OPEN_END if grows else f"{dim} {'sparse' if sparse else 'dense'} features"
+        reason = f"fast: {what}, and arms that change: SAGA, with diagonal widths"
+        return SAGA(dim, regularisation=lam, seed=seed), DiagonalWidth(), reason

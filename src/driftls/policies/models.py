@@ -16,7 +16,8 @@ from driftls.kernels.records import POLICY
 from driftls.kernels.rows import NO_ROOM, first_fault
 from driftls.persistence import checked, expect, whole
 from driftls.policies.evidence import Strength, can_adapt, next_strength, next_weights
-from driftls.policies.tables import ScoreTable
+from driftls.policies.files import grouped, joined, tracker_of
+from driftls.policies.tables import LANES, CrossedStage, ScoreTable
 from driftls.schedules import ridge
 from driftls.stage import Stage
 from driftls.state import refuse, unbroken, zeros
@@ -25,8 +26,8 @@ from driftls.units import Units
 from driftls.widths import Width
 
 FIRST_ARMS = 16
-NUMBERS = ("errors", "learned", "probability")
-LANES = 8  # arms that are scored at once: lines of a table are filled up to a multiple
+NUMBERS = ("errors", "learned", "probability", "frozen")
+MOST_SLOTS = 1 << 24  # in a file
 
 
 class Model(NamedTuple):
@@ -50,15 +51,20 @@ class Models:
     def __init__(self, dim: int, width: Width, seed: Seed, *, disjoint: bool) -> None:
         self.dim, self.width, self.disjoint = dim, width, disjoint
         self.need = width.draws(dim) + 1  # draws of one model in one round, and one for epsilon
+        self.by_slot = disjoint or width.keeps_arms  # whether arms have slots
         self.draws = Draws(seed, max(TAPE, 8 * self.need))
         self.frame = Frame(POLICY)
         self.frame["disjoint"] = disjoint
         self._address, self._position = self.frame.address, self.frame.cell("position")
+        self.frozen = self.frame.cell("frozen")  # whether it never learns
         self._by_slot: dict[int, Model] = {}
         self.frame.set(trackers=np.zeros(FIRST_ARMS, np.int64), widths=np.zeros(FIRST_ARMS, np.int64))
         self.table = ScoreTable(self.frame)
-        self.strength: Strength | None = None  # of the prior, where it is estimated from the data
-        self.first: Strength | None = None  # the guess with which that began
+        self.crossed = CrossedStage(self.frame, self.table)
+        self.first: Strength | None = (
+            None  # of the prior: the guess with which it is found from the data, if it is to be
+        )
+        self.strength: Strength | None = None  # what it is now, if tracker and width allow for that
         self.units: Units | None = None  # how features are measured; None for raw units, and before the first rows
         self.rounds, self.refilled = 0, False
         self.stage = Stage(dim)
@@ -80,10 +86,10 @@ class Models:
         """The standard deviation of the noise, as estimated; 0 before there was an error."""
         return float(np.sqrt(self.frame["errors"] / self.frame["learned"])) if self.frame["errors"] else 0.0
 
-    def adapt(self, tracker: Tracker, ridge: float) -> None:
-        """From this guess on, find the strength of the prior from the data, if tracker and width allow for that."""
-        if can_adapt(tracker, self.width):
-            self.strength = self.first = Strength(ridge)
+    def adapt(self, tracker: Tracker, ridge: float | None = None) -> None:
+        """Models have such a tracker; from this guess on (or the one before) find the ridge from the data, if it can be."""
+        self.first = self.first if ridge is None else Strength(ridge)
+        self.strength = self.first if can_adapt(tracker, self.width) else None
 
     # -- memory that kernels use ---------------------------------------------------------------------------------
 
@@ -113,8 +119,16 @@ class Models:
     def grow(self, dim: int, width: Width | None = None) -> None:
         """Rows have so many features from now on, and new models another width, if one is given."""
         self.dim, self.width = dim, self.width if width is None else width
-        self.need = self.width.draws(dim) + 1
+        self.need, self.by_slot = self.width.draws(dim) + 1, self.disjoint or self.width.keeps_arms
         self._make_slots(self.slots.size)
+        self.table.leave()
+        if self.units is not None:
+            self.units.grow(dim)
+        self.take_rows(self.stage.sparse)
+        for slot, (tracker, opened) in list(self._by_slot.items()):
+            if self.disjoint:  # else the policy's own
+                tracker.grow(dim)
+            self.put(slot, Model(tracker, opened.over_more(self.draws)))
 
     def take_rows(self, sparse: bool | None) -> None:
         """Rows are dense, or sparse, from now on; None: the first ones will tell."""
@@ -146,6 +160,10 @@ class Models:
         model.width.reserve(1 if self.disjoint else self.slots.size)
         if isinstance(model.tracker, RLS):
             model.tracker.keep_ready()
+        if not self.disjoint:  # rows are those of the one model
+            model.tracker.held, self.units = True, model.tracker.units
+            self.take_rows(bool(model.tracker.sparse))
+            self.crossed.open(model.width)
 
     def clear(self) -> None:
         """There is no model any more, and rows of either kind may come."""
@@ -162,26 +180,22 @@ class Models:
             self.frame["fault_row"] = code // 8 - 1
             raise self.fault(code % 8)
 
-    def choose(self, count: int, allowed: Any = None, *, ask: bool = False, frozen: bool = False) -> int:
-        """The arm to show among the rows of the stage, or among those that are allowed.
-
-        ask: which has the highest score, and no more; frozen: what a kernel notes of the arms would be learning.
+    def choose(self, count: int, allowed: Any = None, *, ask: bool = False) -> int:
+        """The arm to show among the rows of the stage, or among those that are allowed; ask: which has the highest score,
+        and no more.
         """
         if allowed is not None:
             self.frame["allowed"] = allowed
-        how = 1 if ask else 2 if frozen else 0
         try:
-            while (chosen := kernels.choose.run(self._address, how, count)) < 0.0:
-                if chosen != -kernels.NO_DRAWS:
-                    raise self.fault(int(-chosen))
-                self.have_draws()
+            while (chosen := kernels.choose.run(self._address, int(ask), count)) < 0.0:
+                self._serve(int(-chosen))
         finally:
             if allowed is not None:
                 self.frame["allowed"] = 0
         if not ask:
             self.rounds += 1
-        if how == 0 and self.units is not None and self.units.asked:
-            self._look()  # what was noted of these arms asks for other units of their features
+            if self.units is not None and self.units.asked:
+                self._look()  # what was noted of these arms asks for other units of their features
         return int(chosen)
 
     def widths(self, count: int) -> NDArray[np.float64]:
@@ -195,18 +209,9 @@ class Models:
         self.stage.reward[row] = reward
         self._position[0] = position
         while status := kernels.learn_row.run(self._address, row, slot):
-            if status == NO_ROOM:
-                self._make_room(row)
-            elif status == kernels.NO_DRAWS:
-                self.have_draws()
-            elif status == ATTEND:
-                self._attend()
+            self._serve(int(status), row, arm)
+            if status == ATTEND:
                 break
-            elif status == LOOK:
-                self._look()
-            else:
-                self.frame["fault_row"] = arm
-                raise self.fault(int(status))
         if self.units is not None and self.units.asked:
             self._look()
 
@@ -224,16 +229,8 @@ class Models:
             while at < rounds:
                 at = int(kernels.play(frame, at, rounds))
                 status = frame["status"]
-                if status == kernels.NO_DRAWS:
-                    self.have_draws()
-                elif status == NO_ROOM:
-                    self._make_room(frame["line"])
-                elif status == ATTEND:
-                    self._attend()
-                elif status == LOOK and self.units is not None and self.units.asked:
-                    self._look()
-                elif status not in (0, LOOK):
-                    raise self.fault(int(status))
+                if status and not (status == LOOK and self.units is not None and not self.units.asked):
+                    self._serve(status, frame["line"])
         finally:
             self.rounds += at
             for name in ("rewards", "shown", "chosen", "first_arm"):
@@ -246,6 +243,20 @@ class Models:
         return fault(status, "the user" if self.disjoint else f"arm {self.frame['fault_row']}", self.dim)
 
     # -- what kernels ask for ------------------------------------------------------------------------------------
+
+    def _serve(self, status: int, row: int = 0, arm: int | None = None) -> None:
+        """Do what a kernel has come back for, at this row of the stage; or raise what is wrong, with this arm's."""
+        if status == kernels.NO_DRAWS:
+            self.have_draws()
+        elif status == NO_ROOM:
+            self._make_room(row)
+        elif status == ATTEND:
+            self._attend()
+        elif status == LOOK:
+            self._look()
+        else:
+            self.frame["fault_row"] = self.frame["fault_row"] if arm is None else arm
+            raise self.fault(status)
 
     def _make_room(self, row: int) -> None:
         tracker = self[self.frame["model"]].tracker
@@ -289,7 +300,7 @@ class Models:
         settled = [model.tracker.settle() for model in models]
         if change is not None or any(settled):
             self.table.renew()
-        if self.first is not None:  # the noise, as the model of all rewards sees it
+        if self.strength is not None:  # the noise, as the model of all rewards sees it
             variation = units.reward_variation
             if any(model.tracker.history.dropped for model in learned):  # what is explained is of the rows held
                 variation = sum(len(model.tracker) * model.tracker.history.mean_square() for model in learned)
@@ -307,28 +318,53 @@ class Models:
     # -- files ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Header and arrays of all but the models themselves."""
-        numbers = {name: self.frame[name] for name in NUMBERS}
-        strength = None if self.strength is None else [*self.strength, *(self.first or self.strength)]
-        header = {"draws": self.draws.header(), "rounds": self.rounds, "numbers": numbers, "strength": strength}
-        return header, {"unread": self.draws.unread()}
+        """Header and arrays of all models, and of what they share."""
+        header: dict[str, Any] = {"draws": self.draws.header(), "rounds": self.rounds, "sparse": self.stage.sparse}
+        header |= {"numbers": {name: self.frame[name] for name in NUMBERS}, "models": []}
+        header |= {"first": self.first and list(self.first), "strength": self.strength and list(self.strength)}
+        parts = {"draws": {"unread": self.draws.unread()}}
+        if self.disjoint and self.units is not None:
+            header["units"], parts["units"] = self.units.snapshot()
+        for slot, (tracker, width) in sorted(self._by_slot.items()):
+            numbers, parts[f"{slot}.width"] = width.snapshot()
+            header["models"].append(kept := {"slot": slot, "slots": width.slots, "numbers": numbers})
+            if self.disjoint:  # else it is the policy's
+                kept["tracker"], parts[f"{slot}.tracker"] = tracker.snapshot()
+        return header, joined(parts)
 
-    def restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """What `snapshot` wrote down."""
+    def restore(
+        self, header: dict[str, Any], parts: dict[str, Any], tracker: Tracker, functions: dict[str, Any]
+    ) -> None:
+        """What `snapshot` wrote down, for this tracker of the policy's."""
         for name in NUMBERS:
             self.frame[name] = checked(header["numbers"][name], float)
             refuse(not 0.0 <= self.frame[name] < np.inf, name)
-        self.rounds, self.strength, self.first = whole(header, "rounds"), None, None
-        if header["strength"] is not None:
-            numbers = checked(header["strength"], tuple[float, float, float, float])
-            refuse(not min(numbers) > 0.0, "strength")
-            self.strength, self.first = Strength(*numbers[:2]), Strength(*numbers[2:])
-        self.draws.restore(header["draws"], expect(arrays, "unread", (None,), np.float64))
+        pair: Any = tuple[float, float] | None
+        prior: list[Any] = [checked(header[name], pair) for name in ("first", "strength")]
+        refuse(any(min(found) <= 0.0 for found in prior if found) or (prior[1] and not prior[0]), "strength")
+        self.first, self.strength = (found and Strength(*found) for found in prior)
+        self.rounds = whole(header, "rounds")
+        self.draws.restore(header["draws"], expect(parts["draws"], "unread", (None,), np.float64))
         self.read_tape()
-
-    def check_prior(self, tracker: Tracker) -> None:
-        """After `restore`: refuse a strength that this policy's tracker and width cannot find, or that is not the models'."""
-        if self.strength is not None:
+        if self.disjoint and self.units is not None:
+            self.units.restore(header["units"], parts["units"])
+        for kept in header["models"]:
+            slot, slots, own, found = (
+                whole(kept, "slot"),
+                whole(kept, "slots"),
+                grouped(parts[str(kept["slot"])]),
+                tracker,
+            )
+            if self.disjoint:
+                found = tracker_of(kept["tracker"], own["tracker"], functions)
+                if self.units is not None:
+                    found.measure(self.units)
+            refuse(found.sparse is None or found.sparse != header["sparse"] or found.dim != self.dim, f"model {slot}")
+            refuse(not (self.width.keeps_arms and not self.disjoint) <= slots <= MOST_SLOTS, "slots")
+            width = self.width.open(found, self.draws, slots, restored=True)
+            width.restore(kept["numbers"], own["width"])
+            self.put(slot, Model(found, width))
+        if self.strength is not None:  # which this tracker and width must be able to find
             refuse(not can_adapt(tracker, self.width), "regularisation")
             for model in self.each():
                 refuse(model.tracker.regularisation != ridge(self.strength.ridge), "regularisation")

@@ -1,4 +1,4 @@
-"""What all policies share: one way each to choose, to learn, to play many rounds, to answer questions and to be kept."""
+"""What all policies share: one way each to choose, to learn, to play many rounds, to grow and to be kept."""
 
 from __future__ import annotations
 
@@ -14,53 +14,19 @@ from numpy.typing import NDArray
 from driftls.draws import Seed
 from driftls.errors import InputError, SettingsError
 from driftls.features import FeatureMap, resized
-from driftls.features import from_header as features_of
-from driftls.inputs import LARGEST, Rows, is_sparse, sparse_rows
-from driftls.persistence import group
-from driftls.policies.arm_index import plain_id
-from driftls.policies.arms import (
-    allowed_arms,
-    check_weights,
-    look_at,
-    plain_rows,
-    position_of,
-    reward_of,
-    rewards_of,
-    some_rows,
-)
+from driftls.features.crossed import CrossedArms
+from driftls.history import Mapped
+from driftls.inputs import LARGEST, Rows, as_whole, is_sparse, sparse_rows
+from driftls.policies.arm_index import ArmIndex
+from driftls.policies.arms import allowed_arms, check_parts, check_weights, look_at, position_of, reward_of, rewards_of
 from driftls.policies.evidence import Strength
-from driftls.policies.files import common_snapshot
-from driftls.policies.keys import Keys, row_of, waiting_of
+from driftls.policies.files import grouped, restore, settings_of, snapshot_of, tracker_of
+from driftls.policies.keys import Keys, Waiting, one_row
 from driftls.policies.models import Models
-from driftls.policies.questions import Questions
-from driftls.state import refuse
+from driftls.policies.questions import Questions, Turn
 from driftls.trackers import Tracker
-from driftls.trackers.settings import whole_number
 from driftls.units import Units
 from driftls.widths import Width
-
-
-class Turn:
-    """A call of a policy with features: if it is refused, and nothing was learned, they forget what they have met in it."""
-
-    __slots__ = ("learned", "policy")
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def __enter__(self) -> None:
-        self.policy.lock.acquire()
-        self.learned = self.policy.frame["learned"]
-        self.policy.features.__enter__()  # type: ignore[union-attr]
-
-    def __exit__(self, *error: Any) -> None:
-        features: Any = self.policy.features
-        try:
-            if error[0] is not None and self.policy.frame["learned"] > self.learned:
-                features.keep()
-            features.__exit__(*error)
-        finally:
-            self.policy.lock.release()
 
 
 class Policy(Questions):
@@ -70,27 +36,33 @@ class Policy(Questions):
     """
 
     _reason = "given: tracker and width were chosen by the caller"
-    tracker: Tracker  # the model's; with one model an arm, what every arm gets a copy of
+    _auto = False  # whether tracker and width are chosen when the first arms are here
+    _seeds: np.random.Generator | None = None  # of the trackers that the policy makes
     _user = 0  # how many features a user has, where the policy gives each block of crosses a constant behind them
 
     def __init__(
         self,
-        dim: int,
-        *,
+        tracker: Tracker,
         width: Width,
-        kappa: float | None,
-        sigmas: float,
-        epsilon: float,
-        seed: Seed,
+        *,
+        kappa: float | None = None,
+        sigmas: float = 1.0,
+        epsilon: float = 0.0,
+        forget_after: int = 1000,
+        seed: Seed = None,
         features: FeatureMap | None = None,
     ) -> None:
+        check_parts(tracker, width)
         check_weights(kappa, sigmas, epsilon)
-        self.dim, self.lock = dim, threading.RLock()
-        self._models = Models(dim, width, seed, disjoint=self.disjoint)
+        self.tracker, self.dim = tracker, tracker.dim  # with one model an arm, every arm gets a copy of it
+        # whoever uses the one tracker by itself takes turns, too
+        self.lock = threading.RLock() if self.disjoint else tracker.lock
+        self._models = Models(self.dim, width, seed, disjoint=self.disjoint)
         self.frame = self._models.frame
         self.frame.set(kappa=0.0 if kappa is None else kappa, sigmas=sigmas if kappa is None else 0.0, epsilon=epsilon)
-        self.keys, self.frozen = Keys(), False
-        self.features = features  # how arms are made of events or records; saved with the policy
+        # which id has which slot: of its model, or in a width that keeps something for each
+        self._index = ArmIndex(forget_after=forget_after)
+        self.keys, self.features = Keys(), features  # features make arms of events or records, and are saved with it
 
     # -- settings ------------------------------------------------------------------------------------------------
 
@@ -130,6 +102,11 @@ class Policy(Questions):
         return float(self.frame["sigmas"]) or None
 
     @property
+    def frozen(self) -> bool:
+        """Whether it never learns: see `freeze`."""
+        return self._models.frozen[0] != 0  # type: ignore[no-any-return]
+
+    @property
     def units(self) -> Units | None:
         """How features are measured; None for raw units, and before the first arms."""
         return self._models.units
@@ -167,11 +144,13 @@ class Policy(Questions):
                 key = self.keys.new(key)
             rows, count, names = self._round(arms, items, ids)
             mask = None if allowed is None else allowed_arms(allowed, count)
-            self._take(rows, count, names)
-            chosen = self._models.choose(count, mask, frozen=self.frozen)
+            self._stage(rows, count, names)
+            if self._models.by_slot:
+                self._offer(names, count)
+            chosen = self._models.choose(count, mask)
             if key is not None:
                 name = () if names is None else (names[chosen],)
-                self.keys.waiting[key] = waiting_of(*self._row_of(rows, chosen), name)
+                self.keys.waiting[key] = Waiting(one_row(*self._row_of(rows, chosen)), name)
             return chosen
 
     def learn(
@@ -198,7 +177,7 @@ class Policy(Questions):
                 return
             choice, before = self.keys.choice(key), self.frame["learned"]
             try:
-                self._learn(row_of(choice, self.dim), 0, choice.name, value)
+                self._learn(choice.row, 0, choice.name, value)
             finally:  # a row after which the error runs away was learned, too
                 self.keys.settle(key, learned=self.frame["learned"] > before)
 
@@ -207,7 +186,7 @@ class Policy(Questions):
         if arms is None or (self.disjoint and (arm is None or (ids is None and items is None))):
             example = "learn(user, reward, arm=k, ids=ids)" if self.disjoint else "learn(arms, reward, arm=k)"
             raise InputError(f"learn needs {example}, or learn(reward=..., key=key).")
-        rows, count, names = self._round(arms, items, ids, learn=True, arm=arm)
+        rows, count, names = self._round(arms, items, ids, arm=arm, one=arm is None)
         if arm is None and count != 1:
             raise InputError(f"{count} arms and one reward: say which of them it belongs to, with arm=.")
         k = 0 if arm is None else position_of(arm, count)
@@ -218,10 +197,11 @@ class Policy(Questions):
         with self.lock:
             if name is None and self.disjoint:
                 raise InputError("the id of the arm is missing: remember(key, user, name).")
-            key, names = self.keys.new(key), () if name is None else (plain_id(name),)
-            rows = self._row(x)
-            look_at(rows, "the user" if self.disjoint else "arm")
-            self.keys.waiting[key] = waiting_of(rows, 0, names)
+            key = self.keys.new(key)
+            rows, _, names = self._round(x, None, [name], one=True)
+            row = one_row(*self._row_of(rows, 0))
+            look_at(row, "the user" if self.disjoint else "arm")
+            self.keys.waiting[key] = Waiting(row, () if name is None else tuple(names))
 
     def play(
         self,
@@ -256,17 +236,13 @@ class Policy(Questions):
             if first.size == 0:
                 return np.zeros(0, dtype=np.int64)
             rewards, shown = rewards_of(rewards, shown, first.size, count)
-            if not self.frozen:
-                self._take_many(rows, count, names, first)
-                chosen = self._models.play(count, first.size, rewards, shown, first)
-                self._played(names)
-                return chosen
-            if rewards is not None:
+            if rewards is not None and self.frozen:
                 self._must_learn()
-            rows, lines = plain_rows(rows, self.dim), 1 if self.disjoint else count
-            look_at(rows, "the user" if self.disjoint else "arm")
-            choices = (self.choose(some_rows(rows, at, lines), ids=names) for at in first.tolist())
-            return np.fromiter(choices, np.int64, first.size)
+            self._stage(rows, count, names, rounds=first.size)
+            self._models.look_at(first.size if self._models.crossed.on else rows.shape[0])
+            if self._models.by_slot:
+                self._offer(names, count, rounds=first.size)
+            return self._models.play(count, first.size, rewards, shown, first)
 
     def choose_many(self, arms: Any, items: Any = None, *, ids: Any = None, rounds: Any = None) -> NDArray[np.int64]:
         """The choices of many rounds (for one model an arm, or with items: of many users), as `choose` makes them."""
@@ -279,39 +255,63 @@ class Policy(Questions):
         """Items, arms or ids that are looked at once, while they last: for `choose(user, pool)`, or `choose(pool)`."""
 
     @abstractmethod
-    def _round(self, arms: Any, items: Any, ids: Any, *, learn: bool = False, arm: Any = None) -> tuple[Any, int, Any]:
-        """What a caller passed for one round (learn: to learn of `arm`), looked at: rows, number of arms, ids or None."""
+    def _round(self, arms: Any, items: Any, ids: Any, *, arm: Any = None, one: bool = False) -> tuple[Any, int, Any]:
+        """What a caller passed for one round, looked at: rows, number of arms, ids or None.
+
+        arm: this one has a reward; one: a row alone will do.
+        """
 
     @abstractmethod
     def _many(self, arms: Any, items: Any, ids: Any, rewards: Any, rounds: Any) -> tuple[Any, int, Any, Any]:
         """The same for many rounds, and where the rows of each begin."""
 
     @abstractmethod
-    def _row(self, x: Any) -> Any:
-        """One row, as a block of one."""
-
-    @abstractmethod
     def _row_of(self, rows: Any, k: int) -> tuple[Any, int]:
         """Rows, one of which is that of arm k, and its number among them."""
 
     @abstractmethod
-    def _take(self, rows: Any, count: int, names: Any) -> None:
-        """Copy the rows of a round to the stage; its arms get their slots."""
+    def _stage(self, rows: Any, count: int, names: Any, *, rounds: int = 0, whole: bool = False) -> None:
+        """Copy the rows of a round, or of many, to where kernels read them; whole: a row for each arm."""
 
     @abstractmethod
-    def _take_many(self, rows: Any, count: int, names: Any, first: Any) -> None:
-        """The same for many rounds."""
-
-    def _played(self, names: Any) -> None:
-        """Many rounds are over."""
+    def _offer(self, names: Any, count: int, *, rounds: int = 1, ask: bool = False) -> None:
+        """The arms of a round, or of many, get their slots; what is new is opened, unless this is a question."""
 
     @abstractmethod
     def _learn(self, rows: Any, k: int, name: tuple[Hashable, ...], reward: float) -> None:
         """The reward of arm k, and perhaps its id."""
 
     @abstractmethod
-    def _grow_models(self) -> None:
-        """There are more features: a larger stage, and larger models."""
+    def _parts(self, sparse: bool, arms: int, recurring: bool, user: int) -> tuple[Tracker, Width, str]:
+        """Tracker and width for such arms, and why these."""
+
+    @abstractmethod
+    def _start(self, sparse: bool, user: int = 0) -> None:
+        """Have a stage for such rows, and whatever all models share."""
+
+    # -- the first arms --------------------------------------------------------------------------------------------
+
+    def _begin(self, rows: Any, arms: int, *, recurring: bool = False) -> None:
+        """The first arms are here: they are looked at, and decide."""
+        look_at(rows, "the user" if self.disjoint else "arm")
+        user = rows.row.dim if isinstance(rows, CrossedArms) else 0
+        self._open(not isinstance(rows, np.ndarray), arms, recurring, user)
+
+    def _open(self, sparse: bool, arms: int = 1, recurring: bool = False, user: int = 0) -> None:
+        """Rows are dense or sparse from now on (crosses of users with so many features): start what takes them."""
+        if self._auto:
+            tracker, width, self._reason = self._parts(sparse, arms, recurring, user)
+            tracker.lock = self.tracker.lock  # which other threads may be waiting for
+            self.tracker, self._auto = tracker, False
+            self._models.grow(self.dim, width)
+            self._models.adapt(tracker)
+        self._start(sparse, user)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Units are those of rows that the policy's features make."""
+        if self.units is not None:
+            self.units.follow(self.features)
 
     # -- users and items as people have them ---------------------------------------------------------------------
 
@@ -340,7 +340,7 @@ class Policy(Questions):
     def grow(self, dim: int) -> None:
         """Take `dim` features from now on, as if there had been so many from the start; nothing learned is lost."""
         with self.lock:
-            dim = whole_number(dim, "dim", self.dim)
+            dim = as_whole(dim, "dim", self.dim)
             if dim > self.dim:
                 inner = self._with_constants(dim)
                 for model in self._models.each():
@@ -351,9 +351,8 @@ class Policy(Questions):
                 finally:
                     self.tracker.held = held
                 self.dim = dim
-                self._models.grow(inner)
                 self.keys.grow(dim)
-                self._grow_models()
+                self._models.grow(inner)
 
     def _with_constants(self, dim: int) -> int:
         """How many features the model has where arms have so many."""
@@ -362,7 +361,7 @@ class Policy(Questions):
     def freeze(self) -> Self:
         """A copy that chooses and never learns: what is shown to users, or what a log is asked about."""
         frozen = copy.deepcopy(self)
-        frozen.frozen = True
+        frozen._models.frozen[0] = 1
         return frozen
 
     def _must_learn(self) -> None:
@@ -374,23 +373,24 @@ class Policy(Questions):
     def snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Header and arrays from which `from_snapshot` makes the same policy."""
         with self.lock:
-            header, arrays = common_snapshot(self, self._models)
-            self._snapshot_models(header, arrays)
-        return header, arrays
+            return snapshot_of(self)
 
-    def _restore_common(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """What `snapshot` wrote down of every policy, after its models."""
-        self._models.restore(header, arrays)
-        self.features = None if header["features"] is None else features_of(header["features"])
-        if self._models.units is not None:
-            self._models.units.follow(self.features)
-        self.frozen = bool(header.get("frozen", False))
-        self.keys.restore(header["keys"], group(arrays, "keys."), self.dim)
-        refuse(self.disjoint and not all(choice.name for choice in self.keys.waiting.values()), "waiting")
+    @classmethod
+    def from_snapshot(cls, header: dict[str, Any], arrays: dict[str, Any], **functions: Any) -> Self:
+        """The policy that `snapshot` wrote down."""
+        policy, parts = cls.__new__(cls), grouped(arrays)
+        tracker = tracker_of(header["tracker"], parts["tracker"], functions)
+        Policy.__init__(policy, tracker, **settings_of(header))
+        policy._restore(header, parts, functions)
+        return policy
 
-    @abstractmethod
-    def _snapshot_models(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """Add the models to what is written down."""
+    def _restore(self, header: dict[str, Any], parts: dict[str, Any], functions: dict[str, Any]) -> None:
+        """Stand where the snapshot was taken."""
+        restore(self, header, parts)
+        self._models.restore(header, parts, self.tracker, functions)
+        self._follow()
 
     def functions(self) -> dict[str, Any]:
+        if isinstance(self.tracker.history, Mapped):
+            raise SettingsError("a policy over a Mapped history cannot be copied: a folder has one owner. Use save().")
         return self.tracker.functions()

@@ -1,9 +1,8 @@
-"""What a policy is asked: scores, widths and probabilities of arms; no answer changes anything."""
+"""Whose turn it is, and what a policy is asked: scores, widths and probabilities; no answer changes anything."""
 
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -14,7 +13,30 @@ from numpy.typing import NDArray
 from driftls.compiling.parts import Frame
 from driftls.errors import InputError
 from driftls.persistence import Saveable
-from driftls.policies.arms import allowed_arms, look_at
+from driftls.policies.arms import allowed_arms
+
+
+class Turn:
+    """A call of a policy with features: if it is refused, and nothing was learned, they forget what they have met in it."""
+
+    __slots__ = ("learned", "policy")
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def __enter__(self) -> None:
+        self.policy.lock.acquire()
+        self.learned = self.policy.frame["learned"]
+        self.policy.features.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        features: Any = self.policy.features
+        try:
+            if error[0] is not None and self.policy.frame["learned"] > self.learned:
+                features.keep()
+            features.__exit__(*error)
+        finally:
+            self.policy.lock.release()
 
 
 class Questions(Saveable):
@@ -24,12 +46,14 @@ class Questions(Saveable):
     frame: Frame
     _asked: int | None = None  # during a question, how many features there were before it
 
-    @abstractmethod
-    def _question(self, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
+    def _question(self: Any, arms: Any, items: Any, ids: Any, *, whole: bool = False) -> int:
         """Stage a round without opening anything for its arms; how many these are. whole: a row for each."""
-
-    def _answered(self) -> None:
-        """A question is over."""
+        rows, count, names = self._round(arms, items, ids)
+        self._stage(rows, count, names, whole=whole)
+        self._models.table.leave()  # which has rounded otherwise, and whose slots these are
+        if self._models.by_slot:
+            self._offer(names, count, ask=True)
+        return count  # type: ignore[no-any-return]
 
     def scores(self, arms: Any, items: Any = None, *, ids: Any = None) -> NDArray[np.float64]:
         """theta.x + kappa width(x) of each arm."""
@@ -47,18 +71,11 @@ class Questions(Saveable):
         self, arms: Any, items: Any = None, *, ids: Any = None, allowed: Any = None
     ) -> NDArray[np.float64]:
         """How likely each arm is to be chosen now, if nothing but epsilon is random."""
-        epsilon = self.frame["epsilon"]
-        scores = epsilon < 1.0 or self.disjoint
-        with self._asking(scores=scores) as who:
-            if scores:
-                count = who._question(arms, items, ids)
-            else:
-                rows, count, _ = who._round(arms, items, ids)
-                look_at(rows)
+        with self._asking(scores=True) as who:
+            count, epsilon = who._question(arms, items, ids), self.frame["epsilon"]
             mask = np.ones(count, np.int64) if allowed is None else allowed_arms(allowed, count)
             share = np.where(mask, epsilon / mask.sum(), 0.0)
-            if scores:
-                share[who._models.choose(count, mask, ask=True)] += 1.0 - epsilon
+            share[who._models.choose(count, mask, ask=True)] += 1.0 - epsilon
             return share
 
     @contextmanager
@@ -83,6 +100,5 @@ class Questions(Saveable):
                     models.draws.cursor[0] = 0 if models.refilled else cursor
                     for width, aside in zip(widths, kept):
                         width.put_back(aside)
-                    who._answered()
                     if features is not None:
                         features.drop()

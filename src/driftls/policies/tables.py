@@ -18,8 +18,8 @@ from driftls.units import Units
 from driftls.widths import Width
 
 LARGEST = 1 << 20  # entries
-TABLE_FROM = 8  # choices among the same arms in a row
-LANES = 8
+TABLE_FROM, FEATURES_A_ROUND = 8, 16  # rounds with one pool until a table has paid for itself; more for many features
+LANES = 8  # arms that are scored at once: lines of a table are filled up to a multiple
 
 
 class ScoreTable:
@@ -27,20 +27,22 @@ class ScoreTable:
 
     def __init__(self, frame: Frame) -> None:
         self.pool: Any = None  # the arms of the last choices, as their owner tells them apart
-        self._frame, self._rounds = frame, 0
-        self._shape, self._last = (0, 0, 0), (0, 0, 0, 0)
+        self.place_of: dict[Any, int] = {}  # of the arms that were last in the table, if they have ids
+        self._frame, self._rounds, self._due = frame, 0, TABLE_FROM
+        self._shape, self._arms = (0, 0, 0), 0
 
-    def leave(self, pool: Any = None) -> None:
-        """The arms are those of another pool: score arm by arm."""
-        self.pool, self._rounds = pool, 1
-        self.drop()
+    def leave(self, pool: Any = None, features: int = 0) -> None:
+        """The arms are those of another pool, for users with so many features: score arm by arm."""
+        self.pool, self._rounds, self._frame["table"] = pool, 0, 0
+        self._due = max(TABLE_FROM, features // FEATURES_A_ROUND)
 
-    def again(self) -> bool:
-        """The same pool again: whether it is time for a table."""
-        self._rounds += 1
-        return self._rounds == TABLE_FROM
+    def again(self, rounds: int = 1) -> bool:
+        """The same pool in so many rounds more: whether it is time for a table."""
+        before = self._rounds
+        self._rounds = before + rounds
+        return before < self._due <= self._rounds
 
-    def fill(self, kind: int, features: int, arms: int, entries: int) -> None:
+    def fill(self, kind: int, features: int, arms: int) -> None:
         """Have the pool of the frame's slots in the table of this kind (0: there is none), unless it would be too large."""
         lanes = -(-arms // LANES) * LANES
         lines = features * (features + 1) // 2 if kind == PAIRS else features
@@ -49,7 +51,6 @@ class ScoreTable:
         frame = self._frame
         if self._shape != (kind, features, lanes):
             self._shape = (kind, features, lanes)
-            work = max(entries, features) + 4
             frame.set(
                 table_theta=zeros((features, lanes)),
                 table_square=zeros((lines, lanes)),
@@ -58,8 +59,8 @@ class ScoreTable:
                 table_width2=zeros((lanes,)),
                 table_stamps=np.zeros(lines),
                 table_ring=np.zeros(lanes, dtype=np.int64),
-                table_work=np.zeros(work),
-                table_places=np.zeros(work, dtype=np.int64),
+                table_work=np.zeros(features),
+                table_places=np.zeros(features, dtype=np.int64),
                 table_lanes=lanes,
                 table_lines=lines,
                 table_features=features,
@@ -71,18 +72,13 @@ class ScoreTable:
                 }[kind],
                 table_learned=kernels.learned,
             )
-        frame["table"], self._last = kind, (kind, features, arms, entries)
-        kernels.fill(frame, 0, arms)
+        frame["table"], self._arms = kind, arms
+        self.renew()
 
     def renew(self) -> None:
         """A model has changed, and the pool has not."""
         if self.filled:
-            self.fill(*self._last)
-
-    def drop(self) -> None:
-        """Score arm by arm."""
-        if self.filled:
-            self._frame["table"] = 0
+            kernels.fill(self._frame, 0, self._arms)
 
     @property
     def filled(self) -> bool:
@@ -102,52 +98,38 @@ class CrossedStage:
 
     def open(self, width: Width) -> None:
         """The width is known, and its tracker."""
-        tracker = width.tracker
+        tracker, self.on = width.tracker, False
         self._units = tracker.units
-        if tracker.sparse and tracker.frame["stride"]:
-            self._kind = width.table(crossed=True)
+        self._kind = width.table(crossed=True) if tracker.sparse and tracker.frame["stride"] else 0
         if self._kind:
             self._single.set(sparse=1, dim=tracker.inner, count=1)
             self._single.set(start=np.zeros(1, np.int64), stop=np.zeros(1, np.int64), y=np.zeros(1))
             self._have_room(64)
             self._frame.set(single=self._single, crossed_score=crossed_score)
 
-    def can(self, arms: CrossedArms) -> bool:
-        """Whether these arms need not be written out: they are in raw units, or in those of such users."""
-        return self._kind != 0 and (self._units is None or self._units.period == arms.row.dim)
-
     def _have_room(self, entries: int) -> None:
         if self._room < entries:
             self._room = entries
             self._single.set(values=np.zeros(entries), indices=np.zeros(entries, np.int32), room=entries)
 
-    def take(self, arms: Any, stage: Stage) -> bool:
+    def take(self, arms: Any, stage: Stage, rounds: int = 1) -> bool:
         """Whether these are crossed arms that need not be written out; then their users and blocks are on the stage."""
-        if not isinstance(arms, CrossedArms) or not self.can(arms):
+        units = self._units  # none, or those of such users
+        if not (self._kind and isinstance(arms, CrossedArms) and (units is None or units.period == arms.row.dim)):
             if self.on:
-                self.leave(stage)
+                self.on, stage.frame["arms"] = False, 0
+                self.table.leave()
             return False
-        users, blocks = arms.row, arms.blocks
-        count, self.on = len(users.start) - 1, True
+        users, blocks, self.on = arms.row, arms.blocks, True
+        count = len(users.start) - 1
         stage.lines(count * blocks.size)  # a reward for each arm
         stage.take(users, 0, count)
         self._have_room(2 * stage.values.size + 1)
         known, dim, shared = self.table.pool or (blocks, 0, False)
-        if (dim, shared) == (users.dim, arms.shared) and (known is blocks or np.array_equal(known, blocks)):
-            if self.table.again():
-                self.fill(arms, stage)
-            return True
-        self.table.leave((blocks, users.dim, arms.shared))
-        shifts = users.dim * (blocks + arms.shared)
-        stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=users.dim)
+        if (dim, shared) != (users.dim, arms.shared) or not (known is blocks or np.array_equal(known, blocks)):
+            self.table.leave((blocks, users.dim, arms.shared), users.dim)
+            shifts = users.dim * (blocks + arms.shared)
+            stage.frame.set(shifts=shifts, arms=blocks.size, shared=arms.shared, features=users.dim)
+        if self.table.again(rounds):
+            self.table.fill(self._kind, users.dim, blocks.size)
         return True
-
-    def fill(self, arms: CrossedArms, stage: Stage) -> None:
-        """Have these arms in the table."""
-        self.table.fill(self._kind, arms.row.dim, arms.blocks.size, stage.values.size)
-
-    def leave(self, stage: Stage) -> None:
-        """The rows that come now are those of arms."""
-        self.on = False
-        stage.frame["arms"] = 0
-        self.table.leave()

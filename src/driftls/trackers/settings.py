@@ -9,9 +9,7 @@ import numpy as np
 from driftls.draws import Seed
 from driftls.errors import SettingsError
 from driftls.history import History
-from driftls.inputs import as_whole
 
-whole_number = as_whole  # as policies call it
 MOST_STEPS = 10_000_000  # a row: as many uniforms are drawn ahead
 
 # features as they are, and no intercept: what the paper's algorithms are printed for
