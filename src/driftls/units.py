@@ -139,7 +139,7 @@ class Units:
     def __init__(self, dim: int, *, sparse: bool, intercept: bool, scale: bool, constant: float = 1.0) -> None:
         self.dim, self.sparse, self.intercept, self.scale = dim, sparse, intercept, scale
         self.frame = Frame(UNITS)
-        self._asked = self.frame.cell("asked")
+        self._wants = self.frame.cell("asked")
         self.frame.set(dim=dim, next_look=1.0, constant=constant, intercept=intercept)
         self.frame["scales"] = scale
         self._crosses: Callable[[], NDArray[np.int64]] | None = None
@@ -165,8 +165,9 @@ class Units:
 
     def follow(self, features: Any) -> None:
         """Rows are made by these features, if any: what they lack is missing, and some may be crosses of others."""
-        self._crosses = getattr(features, "crosses", None)
-        self.frame["gaps"] = self._crosses is not None
+        if features is not None:
+            self._crosses = getattr(features, "crosses", None)
+            self.frame["gaps"] = self._crosses is not None
 
     def _pair(self) -> None:
         """Crosses that are measured from 0 get partners: the category that is 1 wherever they can be."""
@@ -225,7 +226,7 @@ class Units:
     @property
     def asked(self) -> bool:
         """Whether it is time for a look."""
-        return self._asked[0] != 0  # type: ignore[no-any-return]
+        return self._wants[0] != 0  # type: ignore[no-any-return]
 
     @property
     def known(self) -> Any:
@@ -318,13 +319,15 @@ class Units:
     def snapshot(self) -> tuple[dict[str, float], dict[str, Vector]]:
         """Numbers and arrays, for a file."""
         numbers, arrays = self._kept.snapshot()
-        return {**numbers, "period": self.period, "constants": bool(self.block)}, arrays
+        told = {"period": self.period, "constants": bool(self.block), "gaps": bool(self.frame["gaps"])}
+        return numbers | told, arrays
 
     def restore(self, numbers: dict[str, Any], arrays: dict[str, Any]) -> None:
         """What `snapshot` wrote down."""
         period = whole(numbers, "period")
         refuse(period > (self.dim if self.sparse else 0), "period")
         self.repeat(period, bool(numbers.get("constants")))
+        self.frame["gaps"] = bool(numbers.get("gaps"))
         refuse(self.block and (period < 2 or self.dim % period or not self.intercept), "constants")
         kept, found = self._kept.read(numbers, arrays)
         refuse(not (kept["constant"] > 0.0 and (found["unit"] > 0.0).all()), "unit")

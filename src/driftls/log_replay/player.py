@@ -121,6 +121,12 @@ class PolicyReplay:
         self.seconds = dict.fromkeys(("choose" if self.engine == "python" else "play", "learn", "shadow"), 0.0)
         self.disjoint = bool(getattr(self.policy, "disjoint", False))
         self.learns = not getattr(self.policy, "frozen", False)
+        self._follow()
+
+    def _follow(self) -> None:
+        """A policy takes rows of features that are not its own as it would take those of its own."""
+        if isinstance(self.policy, Policy):
+            self.policy.follow(self.features)
 
     def step(self, block: Block, line: int, delay: int) -> None:
         """Ask for every line of a block, and learn where the choice is what was shown."""
@@ -198,6 +204,7 @@ class PolicyReplay:
             self.features = again.features
         self.features.follow(kept["features"])
         vars(policy).update(vars(again))
+        self._follow()
         for name in STATE:
             setattr(self, name, kept[name])
         self.waiting = [(int(line), float(reward)) for line, reward in kept["waiting"]]

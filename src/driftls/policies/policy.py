@@ -39,6 +39,7 @@ class Policy(Questions):
     _auto = False  # whether tracker and width are chosen when the first arms are here
     _seeds: np.random.Generator | None = None  # of the trackers that the policy makes
     _user = 0  # how many features a user has, where the policy gives each block of crosses a constant behind them
+    _maker: FeatureMap | None = None  # features that are not its own, whose rows it takes
 
     def __init__(
         self,
@@ -306,12 +307,14 @@ class Policy(Questions):
             self._models.grow(self.dim, width)
             self._models.adapt(tracker)
         self._start(sparse, user)
-        self._follow()
+        self.follow()
 
-    def _follow(self) -> None:
-        """Units are those of rows that the policy's features make."""
-        if self.units is not None:
-            self.units.follow(self.features)
+    def follow(self, features: FeatureMap | None = None) -> None:
+        """Take rows that these features make, where the policy has none of its own: what they lack is missing, not 0."""
+        with self.lock:
+            self._maker = features or self._maker
+            if self.units is not None:
+                self.units.follow(self.features or self._maker)
 
     # -- users and items as people have them ---------------------------------------------------------------------
 
@@ -388,7 +391,7 @@ class Policy(Questions):
         """Stand where the snapshot was taken."""
         restore(self, header, parts)
         self._models.restore(header, parts, self.tracker, functions)
-        self._follow()
+        self.follow()
 
     def functions(self) -> dict[str, Any]:
         if isinstance(self.tracker.history, Mapped):
