@@ -288,8 +288,9 @@ def reward_of(kind, far, seed):
 @pytest.mark.parametrize("far", [3.0, 30.0, 1e4])
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_moving_the_numbers_of_dicts_changes_hardly_what_is_won(kind, far):
-    moved, still = (np.mean([reward_of(kind, at, seed) for seed in range(4)]) for at in (far, 0.0))
-    assert moved > 0.9 * still
+    """Of 400 rounds some 25 go by until it is known how little numbers vary that lie 10,000 spreads from 0."""
+    moved, still = (np.mean([reward_of(kind, at, seed) for seed in range(8)]) for at in (far, 0.0))
+    assert moved > 0.85 * still
 
 
 def test_a_large_feature_does_not_keep_saga_from_learning():
@@ -367,7 +368,7 @@ def test_the_strengths_are_those_of_the_evidence_rule():
     tracker.start(False)
     width = ExactWidth().open(tracker, Draws(0))
     tracker.partial_fit(X, y)
-    found = likeliest([Model(tracker, width)], Strength(1.0), Strength(1.0), 0.5, both=True)
+    found = likeliest([Model(tracker, width)], [tracker.freedoms()], Strength(1.0), Strength(1.0), 0.5, both=True)
     theta, M = tracker.coefficients(), tracker.inverse()
     expected = naive.evidence(theta, np.diag(M), DIM, 1.0, 0.5)
     assert found.ridge == pytest.approx(np.clip(expected[0], 1 / 8, 8))

@@ -7,7 +7,8 @@ import pytest
 
 from driftls.history import Window
 from driftls.policies import DisjointLinUCB
-from driftls.policies.evidence import ANCHOR, next_weights
+from driftls.policies.evidence import ANCHOR, freedoms_of, next_weights
+from driftls.schedules import ridge
 from driftls.trackers import RLS, SAGA
 from driftls.widths import CentredWidth, ExactWidth
 
@@ -68,19 +69,28 @@ def where_half_matter(rounds, **settings):
     return policy
 
 
-def test_features_that_matter_weigh_more():
-    weights = where_half_matter(2000).units.arrays["weight"]
+@pytest.mark.parametrize("tracker", [None, SAGA(DIM, seed=0)], ids=["exact", "SAGA"])
+def test_features_that_matter_weigh_more(tracker):
+    weights = where_half_matter(2000, tracker=tracker).units.arrays["weight"]
     assert weights[: DIM // 2].min() > 1.5 * weights[DIM // 2 :].max()
 
 
-def test_weights_need_exact_models():
-    policy = where_half_matter(500, tracker=SAGA(DIM, seed=0))
-    assert policy.strength.ridge != 4.0
-    assert (policy.units.arrays["weight"] == 1.0).all()
+def test_freedom_is_probed_feature_by_feature_without_bias():
+    rng, found, exact = np.random.default_rng(0), [], []
+    X = rng.normal(size=(300, DIM)) @ rng.normal(size=(DIM, DIM))
+    tracker = SAGA(DIM, regularisation=ridge(30.0), seed=0)
+    for n in range(0, 300, 2):
+        tracker.partial_fit(X[n : n + 2], rng.normal(size=2))
+        if n >= 100:
+            rows = tracker.history.matrix()[0]
+            found.append(tracker.freedoms())
+            exact.append(1.0 - 30.0 * np.diag(np.linalg.inv(rows.T @ rows + 30.0 * np.eye(DIM + 1)))[:DIM])
+    error = np.std(np.array(found) - exact, axis=0) / np.sqrt(len(found))
+    assert (abs(np.mean(found, axis=0) - np.mean(exact, axis=0)) < 4.0 * error).all()
 
 
 def test_weights_are_those_of_the_rule_and_stay_in_a_file(tmp_path):
-    policy, ridge, sigma2 = where_half_matter(700), 2.0, 1.5
+    policy, lam, sigma2 = where_half_matter(700), 2.0, 1.5
     now, models = policy.units.arrays["weight"] ** 2, policy._models.each()
     freedom, size = np.zeros(DIM), np.zeros(DIM)
     for tracker, _ in models:
@@ -89,8 +99,12 @@ def test_weights_are_those_of_the_rule_and_stay_in_a_file(tmp_path):
         freedom += 1.0 - policy.strength.ridge * np.diag(inverse)[:DIM]
         size += (inverse @ moment)[:DIM] ** 2
     anchor = ANCHOR * ARMS
-    expected = (now * ridge * size / sigma2 + anchor) / (freedom + anchor)
-    assert np.allclose(next_weights(models, ARMS, policy.units, ridge, sigma2) ** 2, expected, rtol=1e-6)
+    expected = (now * lam * size / sigma2 + anchor) / (freedom + anchor)
+    assert np.allclose(
+        next_weights(models, freedoms_of(models), ARMS, policy.units, lam, sigma2) ** 2,
+        expected,
+        rtol=1e-6,
+    )
     policy.save(tmp_path / "policy.driftls")
     same = DisjointLinUCB.load(tmp_path / "policy.driftls")
     assert np.array_equal(same.units.arrays["weight"], policy.units.arrays["weight"])

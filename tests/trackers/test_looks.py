@@ -57,7 +57,7 @@ def test_degrees_of_freedom_are_probed_without_bias(kind):
         if n >= 100:
             rows = one.history.matrix()[0]
             A = rows.T @ rows if isinstance(rows, np.ndarray) else (rows.T @ rows).toarray()
-            found.append(one.freedom())
+            found.append(one.freedoms().sum())
             exact.append(12 - np.trace(np.linalg.inv(A + np.eye(13))[:12, :12]))
     assert np.mean(found) == pytest.approx(np.mean(exact), rel=0.02)
 
@@ -128,7 +128,7 @@ def test_degrees_of_freedom_are_those_of_the_features_that_rows_have(history):
         one.partial_fit(scattered(X[n : n + 1], 500), y[n : n + 1])
         if n >= 50:
             rows = one.history.matrix()[0].tocsc()[:, np.append(500 * np.arange(40), 40 * 500)].toarray()
-            found.append(one.freedom())
+            found.append(one.freedoms().sum())
             exact.append(40 - np.trace(np.linalg.inv(rows.T @ rows + np.eye(41))[:40, :40]))
     assert np.mean(found) == pytest.approx(np.mean(exact), rel=0.02)
 

@@ -43,8 +43,7 @@ class DisjointLinUCB(Policy):
     width : Width, optional
         Of each model; by default `CentredWidth()`, for a tracker without an intercept `DiagonalWidth()`. Without
         both, they are chosen at the first user, and `reason` says why: `RLS` up to 200 features, else `SAGA`; exact
-        widths for dense users and few arms, else centred ones; ridges from the data, pooled over arms, with `RLS`
-        one a feature.
+        widths for dense users and few arms, else centred ones; ridges from the data, one a feature, pooled over arms.
     kappa, sigmas, epsilon
         As for `LinUCB`, 1.5 standard deviations by default; the noise is estimated over all arms together.
     most_arms : int

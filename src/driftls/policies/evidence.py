@@ -8,7 +8,7 @@ strengths would be those that solve (MacKay's evidence rule, pooled over models)
 with M = (A + prior)^-1, gamma the effective degrees of freedom, and the "+ 1" an anchor: one imaginary observation of
 the first guess, without which lambda0 runs away on clicks and exploration stops. lambda0 likewise, for the intercepts.
 
-With one exact model an arm, features that matter are told from those that do not: feature j has lambda/w_j^2 for a ridge,
+With one model an arm, features that matter are told from those that do not: feature j has lambda/w_j^2 for a ridge,
 
     w_j^2 = (lambda sum w_j^2 theta_j^2/sigma^2 + a)/(sum (1 - lambda M_jj) + a),
 
@@ -58,13 +58,20 @@ def can_adapt(tracker: Tracker, width: Width) -> bool:
     return tracker.discount == 1.0 and tracker.method != "inverse" and "dim" in tracker.shapes["inverse"]
 
 
-def likeliest(models: Models, now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
+def freedoms_of(models: Models) -> list[NDArray[np.float64]]:
+    """1 - ridge M_jj of each model, by the features that were seen."""
+    return [tracker.freedoms() for tracker, _ in models]  # type: ignore[attr-defined]
+
+
+def likeliest(
+    models: Models, freedoms: list[NDArray[np.float64]], now: Strength, first: Strength, sigma2: float, *, both: bool
+) -> Strength:
     """The next strengths; `both`: the intercept's too."""
     gamma = gamma0 = size = size0 = 0.0
-    for tracker, width in models:
+    for (tracker, width), free in zip(models, freedoms):
         assert tracker.units is not None
         theta, features = tracker.coefficients(tracker.units.learned), slice(0, -1 if tracker.intercept else None)
-        gamma += tracker.freedom()  # type: ignore[attr-defined]
+        gamma += float(np.clip(free.sum(), 0.0, free.size))
         size += product(theta[features], theta[features])
         if both and tracker.intercept:
             exact = isinstance(tracker, RLS)
@@ -79,22 +86,26 @@ def likeliest(models: Models, now: Strength, first: Strength, sigma2: float, *, 
     )
 
 
-def next_strength(models: Models, now: Strength, first: Strength, sigma2: float, *, both: bool) -> Strength:
+def next_strength(
+    models: Models, freedoms: list[NDArray[np.float64]], now: Strength, first: Strength, sigma2: float, *, both: bool
+) -> Strength:
     """The likeliest strengths, or the present ones where the difference does not matter."""
-    new = likeliest(models, now, first, sigma2, both=both)
+    new = likeliest(models, freedoms, now, first, sigma2, both=both)
     return new if any(abs(np.log(x / y)) > ENOUGH for x, y in zip(new, now)) else now
 
 
-def next_weights(models: Models, arms: int, units: Units, ridge: float, sigma2: float) -> NDArray[np.float64] | None:
+def next_weights(
+    models: Models, freedoms: list[NDArray[np.float64]], arms: int, units: Units, ridge: float, sigma2: float
+) -> NDArray[np.float64] | None:
     """The likeliest weights of the features that were seen, from those models of so many that have learned something; None
-    where they are not exact, or it makes no difference.
+    where it makes no difference.
     """
-    known, exact = units.known, [tracker for tracker, _ in models if isinstance(tracker, RLS)]
-    if not exact:
-        return None
+    known = units.known
     anchor, now = ANCHOR * arms, np.square(units.arrays["weight"][known])
-    free = sum(tracker.freedoms(known) for tracker in exact)
-    size = sum(np.square(tracker.coefficients()[: units.dim][known]) for tracker in exact)
+    free = np.clip(np.sum(freedoms, axis=0), 0.0, len(models))  # probed ones may be off
+    size = sum(np.square(tracker.coefficients(units.learned)[: free.size]) for tracker, _ in models)
     new = (now * ridge * size / sigma2 + anchor) / (free + anchor)
     new = np.clip(new, now / FASTEST, now * FASTEST)
-    return np.sqrt(new) if (abs(np.log(new / now)) > SMALL).any() else None
+    if not (abs(np.log(new / now)) > SMALL).any():
+        return None
+    return np.asarray(np.sqrt(new).astype(np.float32), np.float64)  # what rounding has left of sums decides nothing

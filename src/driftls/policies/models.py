@@ -15,7 +15,7 @@ from driftls.kernels.learn import ATTEND, LOOK
 from driftls.kernels.records import POLICY
 from driftls.kernels.rows import NO_ROOM, first_fault
 from driftls.persistence import checked, expect, whole
-from driftls.policies.evidence import Strength, can_adapt, next_strength, next_weights
+from driftls.policies.evidence import Strength, can_adapt, freedoms_of, next_strength, next_weights
 from driftls.policies.files import grouped, joined, tracker_of
 from driftls.policies.tables import LANES, CrossedStage, ScoreTable
 from driftls.schedules import ridge
@@ -282,9 +282,10 @@ class Models:
         learned = [model for model in models if len(model.tracker)]
         if strength is not None and self.first is not None and self.frame["learned"] >= 4.0:
             sigma2 = self.frame["errors"] / self.frame["learned"] or 1.0
-            strength = next_strength(learned, strength, self.first, sigma2, both=self.disjoint)
-            if self.disjoint:
-                weights = next_weights(learned, len(models), units, strength.ridge, sigma2)
+            free = freedoms_of(learned)
+            strength = next_strength(learned, free, strength, self.first, sigma2, both=self.disjoint)
+            if self.disjoint and learned:
+                weights = next_weights(learned, free, len(models), units, strength.ridge, sigma2)
         moved = strength is not None and strength != self.strength
         change = units.look(strength.constant if strength is not None else None, weights, force=moved)
         if moved and strength is not None:

@@ -162,13 +162,10 @@ class RLS(SummingTracker):
         with self.lock:
             return float(self._state["inverse"][j, j])
 
-    def freedom(self) -> float:
-        """Effective degrees of freedom of the coefficients together."""
-        return float(self.freedoms().sum())
-
-    def freedoms(self, at: Any = slice(None)) -> NDArray[np.float64]:
-        """Effective degrees of freedom of each coefficient, 1 - ridge M_jj, where M = (A + ridge I)^-1; `at`: of these."""
+    def freedoms(self) -> NDArray[np.float64]:
+        """Effective degrees of freedom of each feature that was seen, 1 - ridge M_jj, where M = (A + ridge I)^-1."""
         with self.lock:
+            at = slice(None) if self.units is None else self.units.known
             free: NDArray[np.float64] = 1.0 - self.frame["ridge_now"] * np.diag(self._state["inverse"])[: self.dim][at]
             return np.clip(free, 0.0, 1.0)
 

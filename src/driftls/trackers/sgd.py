@@ -291,20 +291,28 @@ class _TableTracker(StochasticTracker):
         """b . theta at the last look: how much of the rewards' sum of squares the model accounts for, over all rows."""
         return float(self.frame["accounted"] * len(self))
 
-    def freedom(self) -> float:
-        """Effective degrees of freedom of the coefficients, sum_j (1 - ridge M_jj), probed with random signs."""
-        if not len(self):
-            return 0.0
+    def freedoms(self) -> NDArray[np.float64]:
+        """Effective degrees of freedom of each feature that was seen, 1 - ridge M_jj, as 1 - ridge z_j (Mz)_j, z random signs.
+
+        One of them may be far off; the sum of many, over features or models, is not.
+        """
         assert self.units is not None
+        known = self.units.known
+        listed = not isinstance(known, slice)
+        found = np.zeros(known.size if listed else self.dim)
+        if not len(self):
+            return found
         with self.lock, self._scratch() as scratch:
             size = scratch.shape[1]
-            if self.sparse:
-                seen = self.frame.arrays["features"][:size] < self.dim
-            else:
-                seen = np.append(self.units.arrays["count"] > 0.0, [False])[:size]
+            features = self.frame.arrays["features"][:size] if self.sparse else np.arange(size)
+            at = np.minimum(np.searchsorted(known, features), max(known.size - 1, 0)) if listed else features
+            seen = known[at] == features if listed else features < self.dim
+            if not self.sparse:
+                seen[:-1] &= self.units.arrays["count"] > 0.0
             scratch[1] = np.where(seen, np.random.default_rng(len(self)).integers(0, 2, size) * 2.0 - 1.0, 0.0)
-            traced = cg.trace(self.frame, 2 * SWEEPS, len(self.history))
-            return float(np.clip(seen.sum() - self.frame["ridge"] * traced, 0.0, self.dim))
+            cg.trace(self.frame, 2 * SWEEPS, len(self.history))
+            found[at[seen]] = 1.0 - self.frame["ridge"] * (scratch[0] * scratch[4])[seen]
+        return found
 
 
 class SAG(_TableTracker):
