@@ -131,14 +131,14 @@ class Tabulated:
         if n > known:
             upto = max(n, known + 1024, known + known // 8)  # by a factor: what is copied stays in proportion
             given = [self.function(k) for k in range(known + 1, upto + 1)]
-            more = np.array([_number(value) for value in given])
-            if (wrong := np.flatnonzero(np.isnan(more))).size:
+            values = np.array([_number(value) for value in given])
+            if (wrong := np.flatnonzero(np.isnan(values))).size:
                 at = int(wrong[0])
                 raise SettingsError(
                     f"{self.name} must give a finite number of at least 0 for every n from 1, got {given[at]!r} at "
                     f"n = {known + 1 + at}."
                 )
-            self.table = np.concatenate([self.table, more])
+            self.table = np.concatenate([self.table, values])
         return self.table
 
 

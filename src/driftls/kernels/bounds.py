@@ -32,15 +32,15 @@ def keeper(t: Any, w: Any) -> Any:
 def belongs(w: Any, slot: int, rows: Any, i: int) -> bool:
     """Whether the bound of the slot was found for the features of row i"""
     x, at, n = row(rows, i)
-    arm, others, count = reals(w.arms + 8 * w.line * slot), 0, 0
+    arm, unlike, count = reals(w.arms + 8 * w.line * slot), 0, 0
     if rows.sparse == 0:
         for p in range(n):  # all of them, which the processor does many at a time
-            others += 1 if x[p] != arm[p] else 0
-        return others == 0
+            unlike += 1 if x[p] != arm[p] else 0
+        return unlike == 0
     for p in range(n):
-        others += 1 if x[p] != arm[at[p]] else 0
+        unlike += 1 if x[p] != arm[at[p]] else 0
         count += 1 if x[p] != 0.0 else 0
-    return others == 0 and count == integers(w.sizes)[slot]
+    return unlike == 0 and count == integers(w.sizes)[slot]
 
 
 @inner

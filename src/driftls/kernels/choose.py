@@ -208,9 +208,9 @@ def learn(p: Any, rows: Any, i: int, slot: int) -> float:
         x, at, n = row(rows, i)
         error = reals(rows.y)[i] - mean_of(t, x, at, n)
         square = call(w.width2, t.address, w.address, rows.address, i, slot, 0, 0.0) if w.width2 != 0 else 0.0
-        more = error * error / (1.0 + square)
-        if more < LARGEST:  # one that overflows says nothing of the noise
-            p.errors += more
+        reduced = error * error / (1.0 + square)
+        if reduced < LARGEST:  # one that overflows says nothing of the noise
+            p.errors += reduced
     p.learned += 1.0
     status = take(t, rows, i)
     p.asked = 1 if status == ATTEND else 0

@@ -158,10 +158,10 @@ def add_row(x: Any, n: int, count: Any, squares: Any, sums: Any) -> None:
 
 
 @inner
-def add_sums(n: int, more: Any, to: Any) -> None:
-    """to += more"""
+def add_sums(n: int, sums: Any, to: Any) -> None:
+    """to += sums"""
     for j in range(n):
-        to[j] += more[j]
+        to[j] += sums[j]
 
 
 @inner

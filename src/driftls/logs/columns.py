@@ -118,8 +118,8 @@ def line_checks(parts: dict[str, Part]) -> list[Check]:
                 wrong = having(wrong, lengths)
             checks.append((wrong, "finite numbers", name))
     if "propensity" in parts:
-        chance = parts["propensity"].values
-        checks.append(((chance <= 0) | (chance > 1), "a probability above 0", "propensity"))
+        propensity = parts["propensity"].values
+        checks.append(((propensity <= 0) | (propensity > 1), "a probability above 0", "propensity"))
     return checks
 
 

@@ -180,17 +180,17 @@ class SyntheticDay:
         users = sp.csr_array((np.ones(len(index)), index, start), shape=(n, DIM))
         when, sizes = np.stack((seconds, self._drift(seconds))), np.diff(pool_start)[pool]
         shown = (tape[:, SHOWN] * sizes).astype(np.int32)
-        chance = self._chances(users, band, when, np.arange(n), members[pool_start[pool] + shown])
-        told: dict[str, Any] = {"shown": shown, "reward": (tape[:, CLICK] < chance).astype(np.float64), "truth": None}
+        rate = self._rates(users, band, when, np.arange(n), members[pool_start[pool] + shown])
+        told: dict[str, Any] = {"shown": shown, "reward": (tape[:, CLICK] < rate).astype(np.float64), "truth": None}
         if truth:
             line = np.repeat(np.arange(n), sizes)
             position = np.arange(len(line)) - as_starts(sizes)[line]
-            told["truth"] = self._chances(users, band, when, line, members[pool_start[pool][line] + position])
+            told["truth"] = self._rates(users, band, when, line, members[pool_start[pool][line] + position])
         visitors = {"user_start": start, "user_index": index, "user_value": users.data}
         time = START + np.floor(seconds).astype(np.int64)
         return Block.packed(pool, pool_start, self.articles.id[members], None, time=time, **visitors, **told)
 
-    def _chances(self, users: Any, band: Any, when: Floats, line: Ints, article: Ints) -> Floats:
+    def _rates(self, users: Any, band: Any, when: Floats, line: Ints, article: Ints) -> Floats:
         """The probability that the user of each of these lines clicks on this article"""
         articles, (seconds, drift) = self.articles, when[:, line]
         present = np.flatnonzero(np.bincount(article, minlength=len(articles.id)))

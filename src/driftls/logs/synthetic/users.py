@@ -116,9 +116,9 @@ def draw_users(users: Users, tape: Floats) -> tuple[Ints, NDArray[np.int32], NDA
     count = np.searchsorted(users.count_cdf, tape[:, COUNT], side="right")
     left = count.copy()
     for place, item in enumerate(users.items):
-        u, chance = tape[:, ITEM + place], users.take[place, left]
-        taken = (left > 0) & (u < chance)
-        second = taken & (u >= users.split * chance) if item == EITHER else taken
+        u, share = tape[:, ITEM + place], users.take[place, left]
+        taken = (left > 0) & (u < share)
+        second = taken & (u >= users.split * share) if item == EITHER else taken
         has[:, item[0] - 1] |= taken & ~second if item == EITHER else taken
         has[:, item[-1] - 1] |= second
         left -= 2 * taken if item in PAIRS else taken
