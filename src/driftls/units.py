@@ -188,7 +188,7 @@ class Units:
             places = np.arange(self.dim)
             return np.where(places % self.block == self.block - 1, -1, places + self.block - 1 - places % self.block)
         kept = self.arrays.get("partner")
-        if kept is None or not kept[at].any():
+        if kept is None or not self.intercept or not kept[at].any():  # without an intercept nothing is centred
             return None
         places = kept[at] - 1
         return np.where(places < 0, -1, places if isinstance(at, slice) else np.searchsorted(at, places))

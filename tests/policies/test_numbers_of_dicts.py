@@ -10,7 +10,7 @@ from driftls.features import Features
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.policies.registry import load
 from driftls.schedules import ridge
-from driftls.trackers import RLS, SAGA
+from driftls.trackers import CD, RLS, SAGA
 
 ITEMS = [{"id": f"a{k}"} for k in range(3)]
 MAKERS = {
@@ -126,3 +126,14 @@ def test_a_cross_with_a_number_that_seemed_to_be_a_category_is_measured_from_0_a
             assert policy.units.arrays["means"][at] > 2000.0
     assert policy.units.arrays["means"][at] == 0.0
     assert np.isfinite(policy.scores(user, items)).all()
+
+
+@pytest.mark.parametrize("kind", [RLS, CD])
+def test_crosses_without_an_intercept_are_measured_from_0(kind):
+    policy = LinUCB(tracker=kind(40, intercept=False), features=Features(cross="all"), kappa=0.3, seed=0)
+    played(policy, distance=5.0, rounds=60)
+    assert not policy.units.arrays["means"].any()
+    user = {"city": "c1", "n0": 5000.0, "n1": 0.05}
+    rows = policy.features.arms(user, ITEMS).tocsr().toarray()
+    expected = np.pad(rows, ((0, 0), (0, 40 - rows.shape[1]))) @ policy.theta
+    np.testing.assert_allclose(policy.tracker.predict(np.pad(rows, ((0, 0), (0, 40 - rows.shape[1])))), expected)
