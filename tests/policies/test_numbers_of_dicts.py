@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from driftls.errors import MissingNumberWarning
+from driftls.errors import FileFormatError, MissingNumberWarning
 from driftls.features import Features
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.policies.registry import load
@@ -137,3 +137,14 @@ def test_crosses_without_an_intercept_are_measured_from_0(kind):
     rows = policy.features.arms(user, ITEMS).tocsr().toarray()
     expected = np.pad(rows, ((0, 0), (0, 40 - rows.shape[1]))) @ policy.theta
     np.testing.assert_allclose(policy.tracker.predict(np.pad(rows, ((0, 0), (0, 40 - rows.shape[1])))), expected)
+
+
+def test_a_file_whose_crosses_have_categories_that_never_came_is_refused():
+    policy = LinUCB(tracker=SAGA(40, seed=0), features=Features(cross="all"), seed=0)
+    played(policy, distance=5.0, rounds=60)
+    header, arrays = policy.snapshot()
+    partner, never = arrays["tracker.units.partner"], np.flatnonzero(arrays["tracker.units.count"] == 0.0)
+    for other in (40, int(never[0])):
+        spoiled = np.where(partner > 0, 1 + other, 0)
+        with pytest.raises(FileFormatError, match="partner"):
+            LinUCB.from_snapshot(header, {**arrays, "tracker.units.partner": spoiled})
