@@ -46,3 +46,9 @@ def test_the_effect_of_a_knob_is_the_mean_over_the_others():
     drawn = [item for item in of_runs([*rows, row("a", 2, 1.0)]).sections[0].items if item.title.startswith("a: ")]
     found = {(item.title, dot.label): dot.value for item in drawn for dot in item.dots}
     assert found == {("a: k", "1"): 14.0, ("a: k", "2"): 24.0, ("a: r", "3"): 18.0, ("a: r", "5"): 20.0}
+
+
+def test_where_every_run_failed_nobody_leads():
+    failed = [row(policy, seed, math.nan, error="diverged") for policy in "ab" for seed in range(2)]
+    (section,) = of_runs(failed).sections
+    assert (section.findings, section.text) == ([], ["4 of these runs did not finish."])

@@ -177,7 +177,8 @@ class Units:
         listed = self._crosses()[: self.dim]
         keys[: listed.size] = listed
         at = at[(keys[at] >= 0) & (arrays["means"][at] == 0.0)]
-        always = (arrays["sums"] == arrays["count"]) & (arrays["squares"] == arrays["count"])
+        count = arrays["count"]
+        always = (count > 0.0) & (arrays["sums"] == count) & (arrays["squares"] == count)
         one, other = keys[at] >> 32, keys[at] & LOW
         category, both = np.where(always[other], other, one), always[one] & always[other]
         arrays["partner"][at] = np.where(both, 0, 1 + np.where(always[category], category, at))
@@ -188,7 +189,7 @@ class Units:
             places = np.arange(self.dim)
             return np.where(places % self.block == self.block - 1, -1, places + self.block - 1 - places % self.block)
         kept = self.arrays.get("partner")
-        if kept is None or not kept[at].any():
+        if kept is None or not self.intercept or not kept[at].any():  # without an intercept nothing is centred
             return None
         places = kept[at] - 1
         return np.where(places < 0, -1, places if isinstance(at, slice) else np.searchsorted(at, places))
@@ -337,6 +338,7 @@ class Units:
             refuse(abs(kept[name]) > largest, name)
         partner = found.get("partner", np.zeros(1, np.int64))
         refuse(not ((partner >= 0) & (partner <= self.dim)).all(), "partner")
+        refuse((found["count"][partner[partner > 0] - 1] == 0.0).any(), "partner")  # never seen: it takes nothing
         self._kept.fill(kept, found)
         self.frame["centres"] = np.count_nonzero(found["means"])
         if "known" in self._own.arrays:

@@ -90,3 +90,14 @@ except IndexError as error:
 
 def test_an_access_out_of_range_raises():
     assert "outside of the array" in interpreted(OUTSIDE)
+
+
+def test_a_feature_that_repeats_behind_all_others_is_refused_within_its_block(tmp_path):
+    user = b" ".join(str(name).encode() for name in (*range(1, 137), 2))
+    (tmp_path / "log").write_bytes(
+        b"1317513300 id-101 0 |user 1 |id-101\n1317513300 id-101 0 |user %s |id-101\n" % user
+    )
+    code = f"from driftls.logs import read; log = read({str(tmp_path / 'log')!r}, block=1, on_error='skip')"
+    told = interpreted(code + "; print([len(block) for block in log.blocks()], log.counts.examples)")
+    assert told.startswith("[1] [")
+    assert "a feature id that is not in the line already, got `2`" in told

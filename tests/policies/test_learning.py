@@ -219,3 +219,19 @@ def test_room_for_a_row_is_room_for_its_constant(entries, history):
     tracker = SAGA(12, seed=1, history=history()).partial_fit(X, rng.normal(size=600))
     assert len(played.tracker) == len(told.tracker) == 200
     assert len(tracker) == 600
+
+
+@pytest.mark.parametrize("averaging", ["tail", "polyak", None])
+def test_other_units_change_no_prediction_of_gradient_descent(averaging):
+    rng = np.random.default_rng(0)
+    policy = LinUCB(tracker=GD(3, averaging=averaging, seed=0), width=DiagonalWidth(), kappa=0.1, seed=0)
+    looks = 0
+    for n in range(120):
+        arms = rng.normal((5.0, 0.0, 100.0), size=(4, 3))
+        before = n and (policy.tracker.predict(arms), policy.units.arrays["means"].copy())
+        chosen = policy.choose(arms)
+        if n > 30:  # until a feature was seen ten times, its coefficient may be cut
+            np.testing.assert_allclose(policy.tracker.predict(arms), before[0], rtol=1e-9)
+            looks += bool((policy.units.arrays["means"] != before[1]).any())
+        policy.learn(arms, float(arms[chosen] @ [1.0, 2.0, 3.0] + 7.0), arm=chosen)
+    assert looks > 1

@@ -5,12 +5,12 @@ import warnings
 import numpy as np
 import pytest
 
-from driftls.errors import MissingNumberWarning
+from driftls.errors import FileFormatError, MissingNumberWarning
 from driftls.features import Features
 from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.policies.registry import load
 from driftls.schedules import ridge
-from driftls.trackers import RLS, SAGA
+from driftls.trackers import CD, RLS, SAGA
 
 ITEMS = [{"id": f"a{k}"} for k in range(3)]
 MAKERS = {
@@ -126,3 +126,25 @@ def test_a_cross_with_a_number_that_seemed_to_be_a_category_is_measured_from_0_a
             assert policy.units.arrays["means"][at] > 2000.0
     assert policy.units.arrays["means"][at] == 0.0
     assert np.isfinite(policy.scores(user, items)).all()
+
+
+@pytest.mark.parametrize("kind", [RLS, CD])
+def test_crosses_without_an_intercept_are_measured_from_0(kind):
+    policy = LinUCB(tracker=kind(40, intercept=False), features=Features(cross="all"), kappa=0.3, seed=0)
+    played(policy, distance=5.0, rounds=60)
+    assert not policy.units.arrays["means"].any()
+    user = {"city": "c1", "n0": 5000.0, "n1": 0.05}
+    rows = policy.features.arms(user, ITEMS).tocsr().toarray()
+    expected = np.pad(rows, ((0, 0), (0, 40 - rows.shape[1]))) @ policy.theta
+    np.testing.assert_allclose(policy.tracker.predict(np.pad(rows, ((0, 0), (0, 40 - rows.shape[1])))), expected)
+
+
+def test_a_file_whose_crosses_have_categories_that_never_came_is_refused():
+    policy = LinUCB(tracker=SAGA(40, seed=0), features=Features(cross="all"), seed=0)
+    played(policy, distance=5.0, rounds=60)
+    header, arrays = policy.snapshot()
+    partner, never = arrays["tracker.units.partner"], np.flatnonzero(arrays["tracker.units.count"] == 0.0)
+    for other in (40, int(never[0])):
+        spoiled = np.where(partner > 0, 1 + other, 0)
+        with pytest.raises(FileFormatError, match="partner"):
+            LinUCB.from_snapshot(header, {**arrays, "tracker.units.partner": spoiled})

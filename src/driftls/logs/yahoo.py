@@ -54,7 +54,7 @@ class _Filling:
 
     def __init__(self, kind: int, size: int) -> None:
         self.kind, self.size = kind, size
-        self.frame, most = Frame(LINES), size * DIM[kind]
+        self.frame, most = Frame(LINES), size * DIM[kind] + 1  # one that is refused is sorted in before it shows
         self.index, self.value = np.empty(most, np.int32), np.empty(most if kind == R6A else 0)
         self.frame.set(kind=kind, block=size, user_index=self.index, user_value=self.value)
         self._begin()

@@ -143,7 +143,7 @@ def _section(rank: int, title: str, groups: dict[str, list[Run]], tuned: dict[st
     unfinished = sum(run.partial for run in runs)
     text = [f"{unfinished} of these runs did not finish."] if unfinished else []
     findings = []
-    if metric:
+    if metric and not isnan(board[0].mean):  # else no run came to an end
         first, *others = board
         level = ", ".join(one.policy for one in others if not (one.told_apart or isnan(one.mean)))
         found = f"{first.policy} has the best {_word(metric)}, {plus_minus(first.mean, first.half)}"

@@ -157,7 +157,7 @@ class GD(StochasticTracker):
         if self.averaging is not None:  # the weighted sum of iterates is g + r u: theta is their mean
             coords[1][at] = frame["weight"] * theta
             frame["r"] = 0.0
-        frame.set(p=1.0, **({} if self.averaging is not None else {"a": 1.0}))
+        frame.set(p=1.0, a=0.0 if self.averaging is not None and frame["weight"] else 1.0)
         self._largest_rows()
 
 
