@@ -15,6 +15,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -620,3 +621,15 @@ def test_an_array_in_an_item_may_be_changed_in_place():
     assert features.arms({}, items).values.tolist() == [2.0]
     price[...] = 5.0
     assert features.arms({}, items).values.tolist() == [5.0]
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_numbers_that_come_as_text_are_said_once(as_table: bool) -> None:
+    records = [{"spend": f"{n / 7:.2f}", "zip": f"{n:04}", "name": f"n{n}", "id": str(n)} for n in range(1200)]
+    features = Features(categories=["zip"])
+    with pytest.warns(ColumnWarning, match=r"column 'spend': .* texts, such as '0.00', are nearly all numbers") as told:
+        features.table(pd.DataFrame(records) if as_table else records)
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        features.table(records)

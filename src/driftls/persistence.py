@@ -187,7 +187,9 @@ def read(path: Path_) -> tuple[dict[str, Any], Arrays]:
             arrays: Arrays = load(content)
         except (SafetensorError, ValueError, TypeError, KeyError) as error:
             if _is_cut(content):
-                raise TruncatedFileError(f"ends after {len(content)} bytes. Restore the file from a copy.") from None
+                other = ", or is no file that save() wrote" if len(content) < 9 else ""
+                told = f"ends after {len(content)} bytes: it was cut{other}. Restore it from a copy."
+                raise TruncatedFileError(told) from None
             raise FileFormatError(FOREIGN) from error
         return _header(content[8 : 8 + int.from_bytes(content[:8], "little")], arrays), arrays
 

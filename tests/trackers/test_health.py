@@ -125,3 +125,14 @@ def test_rewards_that_are_all_alike_are_no_trouble(make, value):
     tracker = make().partial_fit(X, np.full(len(X), value))
     assert len(tracker) == len(X) >= 1000
     assert tracker.health.verdict
+
+
+@pytest.mark.parametrize("large", [1e3, 1e6])
+def test_rare_outliers_among_the_rewards_are_no_fault_of_the_tracker(large):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4)) * [1.0, 1000.0, 0.01, 7.0] + [0.0, 5e4, 0.0, 2012.0]
+    y = 2.0 * X[:, 0] + rng.normal(size=3000)
+    y[3::100] = large
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LearningWarning)
+        assert "outliers" in SAGA(4, seed=0).partial_fit(X, y).health.verdict

@@ -15,6 +15,7 @@ from driftls.features.names import Coded
 Key = str | int | None  # a category, a place in a list of numbers, or the number itself
 NUMBERS = frozenset({bool, int, float})
 LARGEST = 1e75  # what trackers and policies take
+MANY, MOSTLY = 100, 0.9  # texts of a column, and the share of them that reads as numbers: that may be a mistake
 
 
 class Call:
@@ -303,3 +304,24 @@ def never_seen(cross: Any, categories: Any, users: list[str], items: list[str]) 
             told = f"{setting}: no record had a column {', '.join(never)}; there were {listed}. Check the names."
             found.append(ColumnWarning(told))
     return found
+
+
+def numbers_as_text(space: Space) -> list[Warning]:
+    """What is to be said of columns whose many texts are nearly all numbers: every one of them is a category."""
+    found: list[Warning] = []
+    for column in space.values():
+        texts = [] if column.category else [key for key in column if isinstance(key, str)]
+        if len(texts) >= MANY and sum(map(_reads_as_number, texts)) >= MOSTLY * len(texts):
+            told = (
+                f"column {column.name!r}: {len(texts)} texts, such as {texts[0]!r}, are nearly all numbers, and each is a "
+                "category. Turn them into numbers with float(), or name the column in categories= if they are names."
+            )
+            found.append(ColumnWarning(told))
+    return found
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        return bool(float(text) < LARGEST)
+    except ValueError:
+        return False

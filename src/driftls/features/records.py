@@ -11,7 +11,7 @@ import numpy as np
 
 from driftls.errors import InputError, SettingsError
 from driftls.features.base import FeatureMap, joined
-from driftls.features.columns import Call, Space, as_record, grouped, never_seen, pairs_of
+from driftls.features.columns import Call, Space, as_record, grouped, never_seen, numbers_as_text, pairs_of
 from driftls.features.kernel import assemble
 from driftls.features.names import NOBODY, Coded, Collisions, Hashing, Ints, Pool, Vocabulary, buckets
 from driftls.features.tables import candidates, coded, visitors
@@ -20,7 +20,9 @@ from driftls.inputs import Rows
 if TYPE_CHECKING:
     from driftls.logs.events import Block
 
-ENOUGH = 1000  # records, after which a column that was named and never came is told
+ENOUGH = (
+    1000  # records, after which is told of columns that were named and never came, and of numbers that came as text
+)
 NAMES = 2**20  # names whose codes are remembered; above, all are forgotten and looked up anew
 ENTRIES = 2**20  # entries that are made at once: what a table takes on top of its result is bounded
 
@@ -299,6 +301,7 @@ class Features(FeatureMap):
             self._looked = True
             spaces = ([str(name) for name in space] for space in (self._users, self._items))
             untold = untold + never_seen(self.cross, self.categories, *spaces)
+            untold += numbers_as_text(self._users) + numbers_as_text(self._items)
         if self._call.names > NAMES:
             self._forget()
         self._kept = self._size[0], self._last

@@ -76,6 +76,9 @@ def look(tracker: Machine, error2: float, baseline2: float) -> tuple[str, bool]:
     gap = error2 / baseline2 - min(share, 1.0)
     if gap <= max(LEARNED * (1.0 - share), MARGIN) or (share > 1.0 - MARGIN and error2 < 2.0 * baseline2):
         return "it learns what its rows allow", False
+    left = y - times(X, tracker.coefficients())  # type: ignore[attr-defined]
+    if share > 1.0 - MARGIN and product(left, left) < (1.0 + MARGIN) * len(y) * y.var():
+        return "it learns what its rows allow, which have outliers", False  # recent errors are measured by other rows
     lost = f"it has an error of {100 * error2 / baseline2:.0f}% of the variance of y, where its rows allow {100 * share:.0f}%"
     return f"{lost}: {cause(tracker, sizes)}", True
 
