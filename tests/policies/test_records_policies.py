@@ -301,7 +301,7 @@ def test_a_policy_is_written_down_while_another_one_teaches_its_features_names()
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        teacher = threading.Thread(target=lambda: [other.choose({"city": f"{n}"}, items) for n in range(1500)])
+        teacher = threading.Thread(target=lambda: [other.choose({"city": f"town {n}"}, items) for n in range(1500)])
         teacher.start()
         while teacher.is_alive():
             one.snapshot()
