@@ -20,7 +20,7 @@ from driftls.log_replay import replay
 from driftls.logs import synthetic_day, write_parquet
 from driftls.parallel import file_digest
 from driftls.policies import DisjointLinUCB, registry
-from driftls.report.runs import leaderboard
+from driftls.report.runs import leaderboard, of_runs
 from driftls.run import Run, interval
 from driftls.study import Plan, run_study, stages
 from driftls.study.plan import PolicySpec, Range, Search, build
@@ -286,6 +286,20 @@ def test_knobs_are_tuned_on_some_days_of_a_log_and_reported_on_others(news, tmp_
     ]
     assert (first.mean, first.half) == pytest.approx(interval(by_day))  # two days are two samples, not four
     assert second.mean <= first.mean
+
+
+def test_random_follows_no_theta_and_is_no_failure(news, tmp_path):
+    where = news.parent / "tracking.toml"
+    text = LOGS.replace('["ctr"]', '["relative_tracking_error", "ctr"]').replace("lines = 900", "lines = 200")
+    # a knob that changes nothing of it
+    where.write_text(text.replace('policy = "random"', 'policy = "random"\nknobs = { kappa = [1.0, 2.0] }'))
+    runs = run_study(Plan.load(where), tmp_path, workers=1)
+    assert not any(run.partial for run in runs)
+    drawn = [run for run in runs if run.policy == "random"]
+    assert {len(run.traces["relative_tracking_error"]) for run in drawn} == {0}
+    assert all(run.traces["ctr"] for run in drawn)
+    assert [one.policy for one in leaderboard(runs, "relative_tracking_error")] == ["linucb", "random"]
+    assert not any(item.title.startswith("random: ") for item in of_runs(runs).sections[0].items)
 
 
 def test_ctrl_c_in_a_replay_ends_the_study_and_is_no_result(news, tmp_path, monkeypatch):

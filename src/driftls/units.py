@@ -69,6 +69,7 @@ class Change(NamedTuple):
     partners: (
         Any  # by feature, the place of the one that takes what it shifts, or -1 for the intercept; None: it takes all
     )
+    lost: Any  # features that are centred from now on, and that rows have missed: sums do not tell which
 
     @property
     def features(self) -> Any:
@@ -91,19 +92,24 @@ class Change(NamedTuple):
             values += shift[indices]
 
     def sums(self, A: Vector, b: Vector) -> None:
-        """Put sum z z' and sum y z over such rows into the new units, in place."""
+        """Put sum z z' and sum y z over such rows into the new units, in place.
+
+        Rows that missed a feature would lie where it was 0, far from its mean: what is `lost` is learned anew.
+        """
+        factors, at = self.factors.copy(), np.arange(self.factors.size)[self.features]
+        factors[at[self.lost]], moved = 0.0, np.where(self.lost, 0.0, self.shift)
         if self.partners is not None:
-            dim, at = self.factors.size - 1, np.arange(self.factors.size)[self.features]
+            dim = factors.size - 1
             b -= (self.offset / self.before) * A[:, dim]
             to = np.where(self.partners < 0, dim, at[self.partners])
-            shift = np.where(self.partners < 0, self.shift / self.before, self.shift)
-            T = sp.csr_array((shift, (at, to)), shape=A.shape) + sp.diags_array(self.factors)
+            shift = np.where(self.partners < 0, moved / self.before, moved)
+            T = sp.csr_array((shift, (at, to)), shape=A.shape) + sp.diags_array(factors)
             A[...], b[:] = T @ (T @ A).T, T @ b
             return
         turn = np.zeros((4, len(b)))
-        turn[0] = self.factors[: len(b)]
-        if len(b) == self.factors.size:  # there is an intercept, and features may be centred
-            turn[1][self.features] = self.shift / self.before
+        turn[0] = factors[: len(b)]
+        if len(b) == factors.size:  # there is an intercept, and features may be centred
+            turn[1][self.features] = moved / self.before
             turn[3, 0] = self.offset / self.before
         kernels.move_sums.run(self.frame.address, 0, 0, A, b, turn)
 
@@ -194,7 +200,16 @@ class Units:
         places = kept[at] - 1
         return np.where(places < 0, -1, places if isinstance(at, slice) else np.searchsorted(at, places))
 
-    def each(self, values: Vector) -> Vector:
+    def _lost(self, at: Any, mean: Vector) -> NDArray[np.bool_]:
+        """Features that get a mean although rows have missed them: whether they did, sums of rows do not know."""
+        if not self.frame["gaps"] or isinstance(at, slice):
+            return np.zeros(mean.size, np.bool_)
+        arrays, partner = self.arrays, self.arrays["partner"][at]
+        rows = np.where(partner > 0, arrays["count"][partner - 1], self.frame["n"])
+        lost: NDArray[np.bool_] = (mean != 0.0) & (arrays["means"][at] == 0.0) & (arrays["count"][at] < rows)
+        return lost
+
+    def each(self, values: Any) -> Any:
         """What is kept of the features that have units, for all that are measured by them."""
         return np.resize(values, self.dim) if self.period else values
 
@@ -278,14 +293,15 @@ class Units:
         after = before if constant is None else constant
         if n > 64.0 and not force and max(moved, abs(after / before - 1.0)) < ENOUGH:
             return None
+        lost = self._lost(at, mean)
         arrays["unit"][at], arrays["means"][at] = unit, mean
         frame["centres"] = np.count_nonzero(mean)
-        scale, shift, least, grown = (self.each(values) for values in (scale, shift, least, grown))
+        scale, shift, least, grown, lost = (self.each(values) for values in (scale, shift, least, grown, lost))
         self._factors[:-1][at], self._factors[-1] = scale, after / before
         offset_by = offset - frame["offset"]
         partners = self._partners(at)
         change = Change(
-            self.learned, scale, shift, least, grown, self._factors, before, after, offset_by, frame, partners
+            self.learned, scale, shift, least, grown, self._factors, before, after, offset_by, frame, partners, lost
         )
         frame.set(constant=after, offset=offset)
         return change

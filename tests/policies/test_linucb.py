@@ -11,6 +11,7 @@ from driftls.environments import FreshContexts
 from driftls.errors import DriftlsError, InputError
 from driftls.policies import Greedy, LinUCB, SharedPolicy
 from driftls.simulation import simulate
+from driftls.testing.trackers import same_snapshot
 from driftls.trackers import RAW, RLS, SAGA
 from driftls.widths import DiagonalWidth, ExactWidth, PhiWidth
 
@@ -114,3 +115,9 @@ def test_lambda_stays_where_it_was_given():
     simulate(fixed, FreshContexts(6, 5, sigma=0.3, seed=1), 100)
     assert fixed.tracker.regularisation == ridge(2.0)
     assert fixed.strength is None
+
+
+@pytest.mark.parametrize("dim", [5, 300])
+def test_the_same_seed_makes_the_same_policy_before_the_first_arms_too(dim):
+    """By which the checkpoint of a replay knows its policies."""
+    same_snapshot(LinUCB(dim, seed=3).snapshot(), LinUCB(dim, seed=3).snapshot(), "another policy of the same seed")

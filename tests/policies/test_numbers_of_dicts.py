@@ -11,6 +11,7 @@ from driftls.policies import DisjointLinUCB, LinUCB
 from driftls.policies.registry import load
 from driftls.schedules import ridge
 from driftls.trackers import CD, RLS, SAGA
+from driftls.widths import DiagonalWidth
 
 ITEMS = [{"id": f"a{k}"} for k in range(3)]
 MAKERS = {
@@ -20,12 +21,12 @@ MAKERS = {
 every = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
-def played(policy, *, distance, missing=0.0, rounds=600, seed=0):
+def played(policy, *, distance, missing=0.0, rounds=600, seed=0, late=0):
     """The share of right answers of the second half, where two numbers that lie so many spreads from 0 tell which is right"""
     rng, right = np.random.default_rng(seed), []
     wants = np.random.default_rng(99).normal(size=(3, 2))
-    for _ in range(rounds):
-        z, there = rng.normal(size=2), rng.random(2) >= missing
+    for n in range(rounds):
+        z, there = rng.normal(size=2), (rng.random(2) >= missing) & (n >= late)
         user = {"city": f"c{rng.integers(3)}"}
         user |= {f"n{j}": float((z[j] + distance) * (1000.0, 0.01)[j]) for j in range(2) if there[j]}
         k = policy.choose(user, ITEMS)
@@ -41,6 +42,14 @@ def test_numbers_may_lie_as_far_from_0_as_they_like(make, missing):
     assert near > (0.75 if missing else 0.85)
     for distance in (5.0, 1000.0):  # before: a third, as by chance
         assert played(make(), distance=distance, missing=missing) > near - 0.05
+
+
+@pytest.mark.parametrize("kind", [RLS, CD])
+def test_sums_over_rows_that_missed_a_number_do_not_take_it_for_0(kind):
+    policy = LinUCB(tracker=kind(9), width=DiagonalWidth(), features=Features(cross="all"), seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingNumberWarning)
+        assert played(policy, distance=1000.0, late=3) > 0.85
 
 
 @every

@@ -81,8 +81,9 @@ class LinUCB(SharedPolicy):
         own, self._seeds = generator_of(seed).spawn(2)
         if tracker is None:
             dim = as_whole(dim, "dim", 1)
-            kind, self._reason = RLS if dim <= EXACT_UP_TO else SAGA, OPEN
-            tracker = kind(dim, regularisation=regularisation)
+            self._reason, asked = OPEN, {"regularisation": regularisation}
+            # until the first arms; its seed is never used, but the same seed has to make the same policy
+            tracker = RLS(dim, **asked) if dim <= EXACT_UP_TO else SAGA(dim, **asked, seed=0)
         if width is None:
             width = ExactWidth() if isinstance(tracker, RLS) else DiagonalWidth()
         sigmas = (2.0 if self._auto else 1.0) if sigmas is None else sigmas

@@ -187,7 +187,7 @@ def _over_rounds(name: str, trace: str, groups: Mapping[str, Sequence[Run]]) -> 
 def _effects(tuned: dict[str, list[Run]], metric: str) -> dict[tuple[str, str], dict[float, list[float]]]:
     """By policy and knob: the metric of all tuning runs at each value, whatever the other knobs."""
     found: dict[tuple[str, str], dict[float, list[float]]] = {}
-    for run in (run for runs in tuned.values() for run in runs if not run.partial):
+    for run in (run for runs in tuned.values() for run in runs if not run.partial and run.traces.get(metric)):
         for knob, value in run.settings["knobs"].items():
             found.setdefault((run.policy, knob), {}).setdefault(value, []).append(run.last(metric))
     return {names: values for names, values in found.items() if len(values) > 1}

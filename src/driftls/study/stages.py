@@ -70,11 +70,12 @@ def _played(task: Task, rounds: int | None) -> Run:
     problem = task.problem
     try:
         policy = build(task.policy, task.knobs, problem, task.seed)
+        tracking = task.policy != "random"  # which follows no theta
         if isinstance(problem, Bandit):
-            tracking = "relative_tracking_error" in task.metrics and task.policy != "random"  # which follows no theta
-            told: dict[str, Any] = {"name": task.policy, "seed": task.seed, "tracking": tracking}
+            told: dict[str, Any] = {"name": task.policy, "seed": task.seed}
+            told["tracking"] = tracking and "relative_tracking_error" in task.metrics
             return simulate(policy, problem.environment(task.seed), rounds or problem.rounds, **told)
-        asked = [name for name in METRICS if name in task.metrics or f"relative_{name}" in task.metrics]
+        asked = [name for name in METRICS if name in task.metrics or (tracking and f"relative_{name}" in task.metrics)]
         lines, policies = rounds or problem.lines, {task.policy: policy}
         runs = replay(policies, task.day, features=problem.made(), metrics=asked, limit=lines, seed=task.seed)
     except DriftlsError as error:
@@ -158,7 +159,7 @@ def run_study(
         rungs = plan.search.rungs(len(left), len(units(problem, "tune", plan.seeds))) if len(left) > 1 else []
         for rung, (_, many) in enumerate(rungs, 1):
             runs = finish(f"tune {spec.label}", tasks("tune", problem, spec, left, many))
-            ends = [run.traces[plan.metrics[0]][-1] if not run.partial else np.nan for run in runs]
+            ends = [np.nan if run.partial else [np.nan, *run.traces[plan.metrics[0]]][-1] for run in runs]
             means = np.reshape(ends, (len(left), -1)).mean(axis=1)
             count = rungs[rung][0] if rung < len(rungs) else 1  # after the last, the best alone
             left = [left[place] for place in best(means, count, larger=LARGER_IS_BETTER[plan.metrics[0]])]
