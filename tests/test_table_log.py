@@ -226,3 +226,17 @@ def test_lines_of_a_file_that_are_no_rows_are_named_or_skipped_and_counted(tmp_p
     for _ in range(2):  # read once more, they are told once more
         assert [event.visitor["city"] for event in log] == ["O"] * (text.count("O,") or 1)
         assert (log.counts.skipped, place in log.counts.examples[0]) == (1, True)
+
+
+def test_an_empty_cell_of_what_was_shown_breaks_its_row_and_is_no_arm(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "events.csv"
+    path.write_text("city,offer,click\nOslo,a,1\nOslo,,1\n,b,0\nRome,b,1\n")
+    with pytest.raises(LogFormatError, match="row 1: expected one of the arms, got 'offer' = None"):
+        list(read_table(path, shown="offer", reward="click"))
+    log = read_table(path, shown="offer", reward="click", on_error="skip")
+    assert [event.visitor["city"] for event in log] == ["Oslo", None, "Rome"]
+    assert [item["id"] for item in log.items] == ["a", "b"]
+    assert (log.counts.skipped, log.counts.lines) == (1, 4)
+    policy = DisjointLinUCB(features=Features(64), seed=0)
+    assert replay(policy, log).rounds == 3  # a visitor's missing cell is no name

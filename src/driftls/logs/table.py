@@ -208,7 +208,8 @@ def _file(path: str, malformed: list[str]) -> Any:
             codecs.getincrementaldecoder("utf-8")().decode(file.read(1 << 16))
             file.seek(0)
             options = csv.ReadOptions(use_threads=False)  # with which it counts lines
-            return csv.read_csv(file, options, csv.ParseOptions(invalid_row_handler=note))
+            parsing = csv.ParseOptions(invalid_row_handler=note)
+            return csv.read_csv(file, options, parsing, csv.ConvertOptions(strings_can_be_null=True))
         except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:  # pyarrow's and msgspec's, too
             told = f"expected CSV, or a JSON object a line, got {error}. Check the file."
             raise LogFormatError(f"{path}: {told}") from None
