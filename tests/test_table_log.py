@@ -240,3 +240,17 @@ def test_an_empty_cell_of_what_was_shown_breaks_its_row_and_is_no_arm(tmp_path):
     assert (log.counts.skipped, log.counts.lines) == (1, 4)
     policy = DisjointLinUCB(features=Features(64), seed=0)
     assert replay(policy, log).rounds == 3  # a visitor's missing cell is no name
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_dates_and_times_of_a_csv_file_are_text_as_they_are_written(tmp_path, compressed):
+    pytest.importorskip("pyarrow")
+    when = {"at": "2024-03-01 10:00:00.5+00:00", "second": "2024-03-01 10:00:00", "day": "2024-03-01", "hour": "10:00:00"}
+    records = [when | {"offer": "ab"[k % 2], "click": k % 2} for k in range(6)]
+    text = "\n".join([",".join(records[0]), *(",".join(map(str, row.values())) for row in records), "a,b", ""])
+    path = tmp_path / ("events.csv.gz" if compressed else "events.csv")
+    path.write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
+    log = read_table(path, shown="offer", reward="click", on_error="skip")
+    assert [event.visitor for event in log] == [when] * 6
+    assert log.counts.skipped == 1
+    assert replay(DisjointLinUCB(features=Features(64), seed=0), log).rounds == 6

@@ -195,7 +195,7 @@ def _file(path: str, malformed: list[str]) -> Any:
                         malformed.append(f"{path}:{number}: expected a JSON object, got {error}.")
                 return rows
             try:
-                from pyarrow import csv
+                from pyarrow import csv, types
             except ImportError:
                 raise missing_extra("pyarrow", "logs", "CSV files") from None
 
@@ -206,10 +206,19 @@ def _file(path: str, malformed: list[str]) -> Any:
 
             # pyarrow cannot tell us of what is no text
             codecs.getincrementaldecoder("utf-8")().decode(file.read(1 << 16))
-            file.seek(0)
             options = csv.ReadOptions(use_threads=False)  # with which it counts lines
             parsing = csv.ParseOptions(invalid_row_handler=note)
-            return csv.read_csv(file, options, parsing, csv.ConvertOptions(strings_can_be_null=True))
+
+            def table(**columns: str) -> Any:
+                file.seek(0)
+                malformed.clear()
+                converting = csv.ConvertOptions(strings_can_be_null=True, column_types=columns)
+                return csv.read_csv(file, options, parsing, converting)
+
+            # features take text and numbers: dates and times are read once more, as they are written
+            found = table()
+            dated = {field.name: "string" for field in found.schema if types.is_temporal(field.type)}
+            return table(**dated) if dated else found
         except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:  # pyarrow's and msgspec's, too
             told = f"expected CSV, or a JSON object a line, got {error}. Check the file."
             raise LogFormatError(f"{path}: {told}") from None
