@@ -254,3 +254,12 @@ def test_dates_and_times_of_a_csv_file_are_text_as_they_are_written(tmp_path, co
     assert [event.visitor for event in log] == [when] * 6
     assert log.counts.skipped == 1
     assert replay(DisjointLinUCB(features=Features(64), seed=0), log).rounds == 6
+
+
+@pytest.mark.parametrize(("mark", "called"), [(";", "semicolons"), ("\t", "tabs")])
+def test_a_csv_file_that_is_separated_by_something_else_is_told_so(tmp_path, mark, called):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "events.csv"
+    path.write_text("city,offer,click\nOslo,a,1\n".replace(",", mark))
+    with pytest.raises(InputError, match=f"seems to be separated by {called}: write it with commas"):
+        read_table(path, shown="offer", reward="click")

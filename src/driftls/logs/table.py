@@ -88,7 +88,11 @@ class TableLog(Log):
         named = names if visitor is None else visitor if isinstance(visitor, list | tuple) else [visitor]
         if unknown := [name for name in [*own, *named] if not isinstance(name, str | int) or name not in names]:
             told = f"expected columns {', '.join(map(repr, unknown))}, got {', '.join(map(repr, names))}"
-            raise InputError(f"{where}: {told}. Say which column is which: shown=, reward=, ...")
+            advice = "Say which column is which: shown=, reward=, ..."
+            for mark, called in ((";", "semicolons"), ("\t", "tabs")):
+                if is_path and len(names) == 1 and mark in names[0]:
+                    advice = f"The file seems to be separated by {called}: write it with commas."
+            raise InputError(f"{where}: {told}. {advice}")
         items = {} if items is None else items
         if not isinstance(items, Mapping) or not all(isinstance(item, Mapping) for item in items.values()):
             raise InputError(f"items: expected a dict of an item's columns for each id, got {items!r}.")
