@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -245,7 +246,12 @@ def test_an_empty_cell_of_what_was_shown_breaks_its_row_and_is_no_arm(tmp_path):
 @pytest.mark.parametrize("compressed", [False, True])
 def test_dates_and_times_of_a_csv_file_are_text_as_they_are_written(tmp_path, compressed):
     pytest.importorskip("pyarrow")
-    when = {"at": "2024-03-01 10:00:00.5+00:00", "second": "2024-03-01 10:00:00", "day": "2024-03-01", "hour": "10:00:00"}
+    when = {
+        "at": "2024-03-01 10:00:00.5+00:00",
+        "second": "2024-03-01 10:00:00",
+        "day": "2024-03-01",
+        "hour": "10:00:00",
+    }
     records = [when | {"offer": "ab"[k % 2], "click": k % 2} for k in range(6)]
     text = "\n".join([",".join(records[0]), *(",".join(map(str, row.values())) for row in records), "a,b", ""])
     path = tmp_path / ("events.csv.gz" if compressed else "events.csv")
@@ -263,3 +269,29 @@ def test_a_csv_file_that_is_separated_by_something_else_is_told_so(tmp_path, mar
     path.write_text("city,offer,click\nOslo,a,1\n".replace(",", mark))
     with pytest.raises(InputError, match=f"seems to be separated by {called}: write it with commas"):
         read_table(path, shown="offer", reward="click")
+
+
+def test_a_parquet_file_is_read_as_the_table_that_it_holds(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "events.parquet"
+    pq.write_table(as_arrow(rows(40)), path)
+    assert Block.join(read_table(path, **COLUMNS).blocks()) == Block.join(read_table(rows(40), **COLUMNS).blocks())
+    times = [datetime(2024, 3, 1, 10, k, tzinfo=UTC) for k in range(40)]
+    dated = [
+        row | {"at": at, "day": at.date(), "hour": at.time(), "since": at - times[0]}
+        for row, at in zip(rows(40), times)
+    ]
+    pq.write_table(as_arrow(dated), path)
+    log = read_table(path, visitor=["at", "day", "hour", "since"], **COLUMNS)
+    assert {type(value) for event in log for value in event.visitor.values()} == {str}
+    path.write_text("offer,click\na,1\n")
+    with pytest.raises(LogFormatError, match="expected a Parquet file"):
+        read_table(path, shown="offer", reward="click")
+
+
+def test_a_parquet_file_without_our_columns_is_told_to_name_its_own(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "events.parquet"
+    pq.write_table(as_arrow(rows(4)), path)
+    with pytest.raises(LogFormatError, match=re.escape("name its columns: --shown and --reward, or read_table")):
+        read(path)

@@ -68,7 +68,7 @@ FeatureKind = Annotated[
 ]
 Dim = Annotated[int | None, whole("Features of a visitor; if not given, 136.", 1, 10**7)]
 Width = Annotated[int, whole("Length of an arm, for hashed.", 1, 10**9)]
-Shown = Annotated[str | None, column(" (CSV, or a JSON object a line): what was shown.")]
+Shown = Annotated[str | None, column(" (CSV, Parquet, or a JSON object a line): what was shown.")]
 Reward = Annotated[str | None, column(": what it brought.")]
 Propensity = Annotated[str | None, column(": how likely it was to be shown.")]
 

@@ -55,8 +55,8 @@ def replay(
     1/p if it has propensities; a warning says if none is. With --frozen, policies (of --warm, mostly) are asked how
     likely they are to show what was shown, on every line, beside a model of the rewards.
 
-    A table (CSV, or a JSON object a line) has a row for each decision: --shown, --reward and --propensity name its columns,
-    and all others are the visitor's.
+    A table (CSV, Parquet, or a JSON object a line) has a row for each decision: --shown, --reward and --propensity name its
+    columns, and all others are the visitor's.
 
     Features: disjoint (one model an article, the default), outer (products of user and article features, the default for
     R6A), hashed (visitor, article, its id and features, and all their crosses, as `driftls.Features` hashes them). All

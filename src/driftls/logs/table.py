@@ -32,7 +32,8 @@ class TableLog(Log):
     Parameters
     ----------
     source : table of pandas, polars or Arrow, list of dicts, or path
-        A path is that of a CSV file, or of one with a JSON object a line (`.json`, `.jsonl`); with `.gz`, compressed.
+        A path is that of a CSV file, of one with a JSON object a line (`.json`, `.jsonl`), both with `.gz` if they are
+        compressed, or of a Parquet file (`.parquet`).
     shown, reward : str
         The columns of what was shown (its id, text or a number), and of what it brought.
     propensity : str, optional
@@ -185,6 +186,8 @@ def _file(path: str, malformed: list[str]) -> Any:
     name = path.removesuffix(".gz")
     if not os.path.isfile(path):
         raise MissingFileError(f"{path}: expected a table, got no such file. Check the path.")
+    if name.endswith(".parquet"):
+        return _parquet(path)
     with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
         try:
             if name.endswith((".json", ".jsonl", ".ndjson")):
@@ -226,6 +229,24 @@ def _file(path: str, malformed: list[str]) -> Any:
         except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:  # pyarrow's and msgspec's, too
             told = f"expected CSV, or a JSON object a line, got {error}. Check the file."
             raise LogFormatError(f"{path}: {told}") from None
+
+
+def _parquet(path: str) -> Any:
+    """The table of a Parquet file; its dates and times are text, as those of CSV."""
+    try:
+        import pyarrow.parquet as pq
+        from pyarrow import types
+    except ImportError:
+        raise missing_extra("pyarrow", "logs", "Parquet files") from None
+    try:
+        table = pq.read_table(path)
+        for place, field in enumerate(table.schema):
+            if types.is_temporal(field.type):
+                table = table.set_column(place, field.name, table.column(place).cast("string"))
+    except (OSError, ValueError) as error:
+        told = f"expected a Parquet file, got {error}. Write it anew, or name a CSV file .csv."
+        raise LogFormatError(f"{path}: {told}") from None
+    return table
 
 
 def _names(table: Any) -> list[Any]:
