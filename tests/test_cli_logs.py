@@ -216,3 +216,13 @@ def test_lines_that_a_frozen_replay_skipped_are_told_once_and_names_must_differ(
     found = driftls("replay", table, *columns, "--policy", "random", "--policy", "random")
     assert found.returncode == 2
     assert "two policies are called random" in " ".join(found.stderr.split())
+
+
+def test_policies_of_a_replay_are_named_with_commas_or_again(day: Path) -> None:
+    for asked in (["random,greedy", "lints"], ["random", "greedy", "lints"], ["random, greedy,lints,"]):
+        options = [part for names in asked for part in ("--policy", names)]
+        done = driftls("replay", day, "--limit", 50, *options, "--json")
+        assert done.returncode == 0, done.stderr
+        assert list(json.loads(done.stdout)["policies"]) == ["random", "greedy", "lints"]
+    done = driftls("replay", day, "--policy", "random,greedi")
+    assert (done.returncode, "greedy" in done.stderr) == (2, True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "POLICIES", "R6B_FEATURES", "AsJson", "Cluster", "Dim", "FeatureKind", "Figures", "FirstSeed", "Kappa",
     "LogPaths", "OnError", "Propensity", "Reward", "Seed", "Shown", "Width", "Workers", "app", "counting",
-    "features_of", "opened", "policy_of", "print_boards", "print_result", "print_table", "tell_skipped",
+    "features_of", "names_of", "opened", "policy_of", "print_boards", "print_result", "print_table", "tell_skipped",
     "telling", "typer", "whole",
 ]  # fmt: skip
 
@@ -88,6 +88,11 @@ def opened(paths: Sequence[Path], on_error: str, shown: str | None, reward: str 
     if shown is None or reward is None or len(paths) != 1:
         raise typer.BadParameter("a table is one file, and needs both.", param_hint="'--shown' and '--reward'")
     return read_table(paths[0], shown=shown, reward=reward, propensity=propensity, on_error=on_error)
+
+
+def names_of(given: Sequence[str] | None) -> list[str]:
+    """The names of an option that may be given again, and that takes several at once with commas."""
+    return [name.strip() for text in given or () for name in text.split(",") if name.strip()]
 
 
 def features_of(kind: str, log: Log, dim: int | None, width: int) -> tuple[FeatureMap, bool]:

@@ -23,7 +23,7 @@ WORDS = {
 def replay(
     paths: common.LogPaths,
     policy: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A policy, as below; may be given again.")
+        list[str] | None, typer.Option(metavar="A,B,...", help="Names of policies, as below; may be given again.")
     ] = None,
     warm: Annotated[
         list[Path] | None,
@@ -65,7 +65,7 @@ def replay(
     \b
     Examples:
       driftls replay day.gz --policy linucb --policy flinucb-saga --kappa 0.2 --seed 7 --out runs
-      driftls replay day.parquet --metric regret --policy linucb-auto --policy random
+      driftls replay day.parquet --metric regret --policy linucb-auto,random
       driftls replay days --warm runs/flinucb-saga.policy --frozen
       driftls replay events.csv --shown offer --reward click --propensity likely --policy linucb-auto
       driftls replay day.parquet --policy linucb-auto --features hashed --width 4096 --delay 500 --json
@@ -80,14 +80,15 @@ def replay(
     from driftls.policies.registry import load
     from driftls.run import described
 
+    policy = common.names_of(policy)
     if not policy and not warm:
         raise typer.BadParameter("name a policy, or pass a saved one with --warm.", param_hint="'--policy'")
-    names = [*(policy or []), *(path.stem for path in warm or [])]
+    names = [*policy, *(path.stem for path in warm or [])]
     if twice := [name for name in names if names.count(name) > 1]:
         raise typer.BadParameter(f"two policies are called {twice[0]}: rename the file of one.", param_hint="'--warm'")
     log = common.opened(paths, on_error, shown, reward, propensity)
     kind, disjoint = common.features_of(features, log, dim, width)
-    players = {name: common.policy_of(name, kind, disjoint, kappa, seed) for name in policy or []}
+    players = {name: common.policy_of(name, kind, disjoint, kappa, seed) for name in policy}
     players |= {path.stem: load(path) for path in warm or []}
     own = None if warm and not policy else kind
     if frozen:
