@@ -226,3 +226,26 @@ def test_policies_of_a_replay_are_named_with_commas_or_again(day: Path) -> None:
         assert list(json.loads(done.stdout)["policies"]) == ["random", "greedy", "lints"]
     done = driftls("replay", day, "--policy", "random,greedi")
     assert (done.returncode, "greedy" in done.stderr) == (2, True)
+
+
+def test_the_visitors_columns_are_named_with_commas_or_again(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    lines = [f"{'Oslo' if k % 3 else 'Rome'},{k % 50},{k % 2 * 7},{'ab'[k % 2]},{k % 2}" for k in range(60)]
+    path.write_text("\n".join(["city,age,paid,offer,click", *lines, ""]))
+    columns = ("--shown", "offer", "--reward", "click")
+    found = []
+    for visitor in (("--visitor", "city,age"), ("--visitor", "city", "--visitor", "age")):
+        done = driftls("replay", path, *columns, *visitor, "--policy", "linucb-auto", "--out", tmp_path / visitor[-1])
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads((tmp_path / visitor[-1] / "linucb-auto.json").read_bytes())["settings"])
+        told = driftls("inspect", path, *columns, *visitor).stdout
+        assert f"replay {path} {' '.join(columns)} --visitor city,age --policy" in told
+    assert found[0]["command"]["columns"] == found[1]["command"]["columns"] == ["offer", "click", None, "city", "age"]
+    alone = tmp_path / "alone.csv"
+    alone.write_text("\n".join(re.sub(r"^(\w+,\w+),\w+", r"\1", line) for line in path.read_text().splitlines()))
+    assert driftls("replay", alone, *columns, "--policy", "linucb-auto", "--out", tmp_path / "alone").returncode == 0
+    found.append(json.loads((tmp_path / "alone" / "linucb-auto.json").read_bytes())["settings"])
+    assert found[0]["estimates"] == found[1]["estimates"] == found[2]["estimates"]
+    done = driftls("replay", path, *columns, "--visitor", "town", "--policy", "random")
+    assert (done.returncode != 0, "expected columns 'town', got 'city'" in done.stderr) == (True, True)
+    assert "--shown" in driftls("inspect", path, "--visitor", "city").stderr

@@ -83,6 +83,7 @@ def inspect(
     shown: common.Shown = None,
     reward: common.Reward = None,
     propensity: common.Propensity = None,
+    visitor: common.Visitor = None,
     on_error: OnError = "skip",
     as_json: AsJson = False,
 ) -> None:
@@ -100,7 +101,8 @@ def inspect(
     """  # noqa: D301
     from driftls import logs
 
-    log = common.opened(paths, on_error, shown, reward, propensity)
+    visitor = common.names_of(visitor)
+    log = common.opened(paths, on_error, shown, reward, propensity, visitor)
     with counting(paths[0].name, lambda lines: log.share) as report:
         summary = logs.inspect(log, progress=report)
     if as_json:
@@ -109,7 +111,7 @@ def inspect(
     names = " ".join(map(str, paths))
     if summary.user_dim > common.R6B_FEATURES:
         names += f" --dim {summary.user_dim}"
-    columns = {"shown": shown, "reward": reward, "propensity": propensity}
+    columns = {"shown": shown, "reward": reward, "propensity": propensity, "visitor": ",".join(visitor)}
     names += "".join(f" --{name} {column}" for name, column in columns.items() if column)
     print_table([], _rows(summary), f"Next: driftls replay {names} --policy linucb-auto --policy random")
 
