@@ -249,3 +249,16 @@ def test_the_visitors_columns_are_named_with_commas_or_again(tmp_path: Path) -> 
     done = driftls("replay", path, *columns, "--visitor", "town", "--policy", "random")
     assert (done.returncode != 0, "expected columns 'town', got 'city'" in done.stderr) == (True, True)
     assert "--shown" in driftls("inspect", path, "--visitor", "city").stderr
+
+
+def test_inspect_lists_the_columns_of_visitors_and_the_arms_and_calls_money_rewards(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    lines = [f"{'Oslo' if k % 3 else 'Rome'},{k % 50 or ''},{k % 7},{'aab'[k % 3]},{k % 2}" for k in range(60)]
+    path.write_text("\n".join(["city,age,paid,offer,click", *lines, ""]))
+    text = driftls("inspect", path, "--shown", "offer", "--reward", "click").stdout
+    for told in ("clicks +30, a rate of 0.50000", "times shown +a 40, b 20", "visitor's city +text, 2 distinct"):
+        assert re.search(rf"^{told} *$", text, re.M)
+    assert re.search(r"^visitor's age +number, 49 distinct, 2 missing *$", text, re.M)
+    text = driftls("inspect", path, "--shown", "offer", "--reward", "paid").stdout
+    assert re.search(r"^rewards +174 in all, a mean of 2.9 *$", text, re.M)
+    assert "clicks" not in text
