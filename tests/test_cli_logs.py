@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from driftls.logs import Block, inspect, read, synthetic_day
+from driftls import DisjointLinUCB, Features
+from driftls import replay as replay_log
+from driftls.logs import Block, inspect, read, read_table, synthetic_day
 from test_cli import driftls
 
 pytest.importorskip("pyarrow", reason="Parquet logs need pyarrow")
@@ -262,3 +264,23 @@ def test_inspect_lists_the_columns_of_visitors_and_the_arms_and_calls_money_rewa
     text = driftls("inspect", path, "--shown", "offer", "--reward", "paid").stdout
     assert re.search(r"^rewards +174 in all, a mean of 2.9 *$", text, re.M)
     assert "clicks" not in text
+
+
+def test_a_replay_that_counts_no_line_says_so_in_place_of_nan(tmp_path: Path) -> None:
+    rows = [{"x": k % 2, "offer": "ab"[k % 2], "click": k % 2} for k in range(400)]
+    policy = DisjointLinUCB(features=Features(64), seed=0)
+    replay_log(
+        policy, read_table([row | {"x": k // 2 % 2} for k, row in enumerate(rows)], shown="offer", reward="click")
+    )
+    policy.save(tmp_path / "fond.policy")
+    path = tmp_path / "events.csv"
+    path.write_text("\n".join(["x,offer,click", *(f"{k % 2},a,0" for k in range(100)), "1,b,1", ""]))
+    columns = ("--shown", "offer", "--reward", "click", "--limit", 100)
+    done = driftls("replay", path, *columns, "--warm", tmp_path / "fond.policy")
+    assert (done.returncode, "nan" in done.stdout) == (0, False), done.stderr
+    assert re.search(r"^fond +no line counted +0 ", done.stdout, re.M)
+    assert (
+        "Warning: fond: no line counted: most likely the policy insists on an arm that was hardly ever" in done.stdout
+    )
+    told = json.loads(driftls("replay", path, *columns, "--warm", tmp_path / "fond.policy", "--json").stdout)
+    assert told["policies"]["fond"]["ctr"] is None

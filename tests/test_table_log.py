@@ -295,3 +295,34 @@ def test_a_parquet_file_without_our_columns_is_told_to_name_its_own(tmp_path):
     pq.write_table(as_arrow(rows(4)), path)
     with pytest.raises(LogFormatError, match=re.escape("name its columns: --shown and --reward, or read_table")):
         read(path)
+
+
+def few_counted(arms=None, count=4000, **settings):
+    """A replay of a log that shows "a" but for one line, and what it prints."""
+    records = [{"offer": "b" if k == 3 else "a", "click": 1 if k == 3 else -1, "x": k % 2} for k in range(count)]
+    policy = DisjointLinUCB(features=Features(64), seed=0)
+    run = replay(policy, read_table(records, shown="offer", reward="click", arms=arms), **settings)
+    return run, " ".join(str(run).split())
+
+
+def test_a_replay_of_which_hardly_a_line_counts_says_so_and_why():
+    run, text = few_counted()
+    assert run.settings["evaluations"] < 30
+    told = f"Warning: DisjointLinUCB: only {run.settings['evaluations']} of 4,000 lines counted, too few to judge by"
+    assert f"{told}: most likely the policy insists on an arm that was hardly ever shown" in text
+    assert "arms= of a table names what may be shown" in text
+    run, text = few_counted(arms=["b", "a"], limit=1)
+    assert run.settings["evaluations"] == 0
+    assert "nan" not in text
+    assert "replay no line counted" in text
+    assert "ctr no line counted" in text
+    assert "Warning: DisjointLinUCB: no line counted: the log is short for its arms; replay more lines." in text
+
+
+def test_a_log_of_many_arms_that_showed_uniformly_counts_what_chance_does():
+    rng = np.random.default_rng(0)
+    records = [{"offer": int(rng.integers(200)), "click": 0, "x": k % 2} for k in range(12_000)]
+    log = read_table(records, shown="offer", reward="click", arms=list(range(200)))
+    run = replay(DisjointLinUCB(features=Features(64), seed=0), log)
+    assert 30 <= run.settings["evaluations"] < 120  # fewer than 1%, as many as there can be
+    assert not run.settings["warnings"]

@@ -162,8 +162,9 @@ def _table(rows: dict[str, dict[str, Any]], following: str) -> None:
     for name in sorted(rows, key=lambda name: (isnan(rows[name]["ctr"]), -rows[name]["ctr"])):
         row = rows[name]
         low, high = map(_number, row["interval"])
-        cells.append([name, _number(row["ctr"]), f"{low} to {high}", f"{row['evaluations']:,}", f"{row['us']:.2f}"])
-        if len(row["estimates"]) > 1:
+        told = [_number(row["ctr"]), f"{low} to {high}"] if not isnan(row["ctr"]) else ["no line counted", ""]
+        cells.append([name, *told, f"{row['evaluations']:,}", f"{row['us']:.2f}"])
+        if len(row["estimates"]) > 1 and row["evaluations"]:
             all_of = ", ".join(f"{kind} {_number(scale * one['value'])}" for kind, one in row["estimates"].items())
             support = f"largest weight {row['largest_weight']:.3g}, {row['without_support']:.1%} without support"
             notes.append(f"{name}: {all_of}; effective {row['effective']:,.0f} lines, {support}.")

@@ -131,6 +131,11 @@ class Showing:
         }
         return {str(name): int(times[k]) for k, name in names.items()}
 
+    @property
+    def by_chance(self) -> float:
+        """How many lines would show what is chosen uniformly at random: the sum of 1/K."""
+        return float(self.arms.table[3].sum())
+
     def logging(self) -> Logging:
         """What can be said of it."""
         positions, arms = self.positions.uniform(), self.arms.uniform()
