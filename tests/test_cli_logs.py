@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from driftls.logs import Block, inspect, read, synthetic_day
+from driftls import DisjointLinUCB, Features
+from driftls import replay as replay_log
+from driftls.logs import Block, inspect, read, read_table, synthetic_day
 from test_cli import driftls
 
 pytest.importorskip("pyarrow", reason="Parquet logs need pyarrow")
@@ -216,3 +218,69 @@ def test_lines_that_a_frozen_replay_skipped_are_told_once_and_names_must_differ(
     found = driftls("replay", table, *columns, "--policy", "random", "--policy", "random")
     assert found.returncode == 2
     assert "two policies are called random" in " ".join(found.stderr.split())
+
+
+def test_policies_of_a_replay_are_named_with_commas_or_again(day: Path) -> None:
+    for asked in (["random,greedy", "lints"], ["random", "greedy", "lints"], ["random, greedy,lints,"]):
+        options = [part for names in asked for part in ("--policy", names)]
+        done = driftls("replay", day, "--limit", 50, *options, "--json")
+        assert done.returncode == 0, done.stderr
+        assert list(json.loads(done.stdout)["policies"]) == ["random", "greedy", "lints"]
+    done = driftls("replay", day, "--policy", "random,greedi")
+    assert (done.returncode, "greedy" in done.stderr) == (2, True)
+
+
+def test_the_visitors_columns_are_named_with_commas_or_again(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    lines = [f"{'Oslo' if k % 3 else 'Rome'},{k % 50},{k % 2 * 7},{'ab'[k % 2]},{k % 2}" for k in range(60)]
+    path.write_text("\n".join(["city,age,paid,offer,click", *lines, ""]))
+    columns = ("--shown", "offer", "--reward", "click")
+    found = []
+    for visitor in (("--visitor", "city,age"), ("--visitor", "city", "--visitor", "age")):
+        done = driftls("replay", path, *columns, *visitor, "--policy", "linucb-auto", "--out", tmp_path / visitor[-1])
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads((tmp_path / visitor[-1] / "linucb-auto.json").read_bytes())["settings"])
+        told = driftls("inspect", path, *columns, *visitor).stdout
+        assert f"replay {path} {' '.join(columns)} --visitor city,age --policy" in told
+    assert found[0]["command"]["columns"] == found[1]["command"]["columns"] == ["offer", "click", None, "city", "age"]
+    alone = tmp_path / "alone.csv"
+    alone.write_text("\n".join(re.sub(r"^(\w+,\w+),\w+", r"\1", line) for line in path.read_text().splitlines()))
+    assert driftls("replay", alone, *columns, "--policy", "linucb-auto", "--out", tmp_path / "alone").returncode == 0
+    found.append(json.loads((tmp_path / "alone" / "linucb-auto.json").read_bytes())["settings"])
+    assert found[0]["estimates"] == found[1]["estimates"] == found[2]["estimates"]
+    done = driftls("replay", path, *columns, "--visitor", "town", "--policy", "random")
+    assert (done.returncode != 0, "expected columns 'town', got 'city'" in done.stderr) == (True, True)
+    assert "--shown" in driftls("inspect", path, "--visitor", "city").stderr
+
+
+def test_inspect_lists_the_columns_of_visitors_and_the_arms_and_calls_money_rewards(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    lines = [f"{'Oslo' if k % 3 else 'Rome'},{k % 50 or ''},{k % 7},{'aab'[k % 3]},{k % 2}" for k in range(60)]
+    path.write_text("\n".join(["city,age,paid,offer,click", *lines, ""]))
+    text = driftls("inspect", path, "--shown", "offer", "--reward", "click").stdout
+    for told in ("clicks +30, a rate of 0.50000", "times shown +a 40, b 20", "visitor's city +text, 2 distinct"):
+        assert re.search(rf"^{told} *$", text, re.M)
+    assert re.search(r"^visitor's age +number, 49 distinct, 2 missing *$", text, re.M)
+    text = driftls("inspect", path, "--shown", "offer", "--reward", "paid").stdout
+    assert re.search(r"^rewards +174 in all, a mean of 2.9 *$", text, re.M)
+    assert "clicks" not in text
+
+
+def test_a_replay_that_counts_no_line_says_so_in_place_of_nan(tmp_path: Path) -> None:
+    rows = [{"x": k % 2, "offer": "ab"[k % 2], "click": k % 2} for k in range(400)]
+    policy = DisjointLinUCB(features=Features(64), seed=0)
+    replay_log(
+        policy, read_table([row | {"x": k // 2 % 2} for k, row in enumerate(rows)], shown="offer", reward="click")
+    )
+    policy.save(tmp_path / "fond.policy")
+    path = tmp_path / "events.csv"
+    path.write_text("\n".join(["x,offer,click", *(f"{k % 2},a,0" for k in range(100)), "1,b,1", ""]))
+    columns = ("--shown", "offer", "--reward", "click", "--limit", 100)
+    done = driftls("replay", path, *columns, "--warm", tmp_path / "fond.policy")
+    assert (done.returncode, "nan" in done.stdout) == (0, False), done.stderr
+    assert re.search(r"^fond +no line counted +0 ", done.stdout, re.M)
+    assert (
+        "Warning: fond: no line counted: most likely the policy insists on an arm that was hardly ever" in done.stdout
+    )
+    told = json.loads(driftls("replay", path, *columns, "--warm", tmp_path / "fond.policy", "--json").stdout)
+    assert told["policies"]["fond"]["ctr"] is None

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from driftls.logs import Block, Event, inspect, read, synthetic_day
-from driftls.logs.inspect import Summary
+from driftls.logs import Block, Event, inspect, read, read_table, synthetic_day
+from driftls.logs.inspect import Column, Summary
 
 R6A = (
     "1241160900 43 {} |user 2:0.1{}0000 3:0.000000 4:0.200001 5:0.000009 6:0.699990 1:1.000000"
@@ -123,3 +123,28 @@ def test_what_kind_of_logging_it_was_is_told() -> None:
     assert skewed.logging.kind == "skewed"
     assert "did not show uniformly" in skewed.logging.reason
     assert inspect(read(synthetic_day(lines=20, seed=1))).logging.kind == "unknown"
+
+
+def test_the_columns_of_a_tables_visitors_are_told_and_how_often_arms_were_shown():
+    rows = [
+        {"city": "OR"[k % 2], "age": k % 30 or None, "tags": [k % 3], "mixed": k if k % 2 else "x", "none": None}
+        | {"offer": "abc"[k % 10 // 5 + k % 10 // 9], "click": k % 2}
+        for k in range(100)
+    ]
+    summary = inspect(read_table(rows, shown="offer", reward="click"))
+    assert summary.most_shown == {"a": 50, "b": 40, "c": 10}
+    assert [*summary.most_shown] == ["a", "b", "c"]
+    assert summary.visitor == {
+        "city": Column("text", 2, 0),
+        "age": Column("number", 29, 4),
+        "tags": Column("other", 3, 0),
+        "mixed": Column("number and text", 51, 0),
+        "none": Column("empty", 0, 100),
+    }
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(rows).astype({"age": "Int64"}).drop(columns=["tags", "none"])
+    found = inspect(read_table(frame, shown="offer", reward="click"))
+    assert found.visitor == {name: summary.visitor[name] for name in ("city", "age", "mixed")}
+    many = [{"x": k, "offer": k % 40, "click": 0} for k in range(11_000)]
+    summary = inspect(read_table(many, shown="offer", reward="click"))
+    assert (summary.arms, len(summary.most_shown), summary.visitor["x"].distinct) == (40, 10, 10_000)

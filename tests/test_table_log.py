@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -226,3 +227,102 @@ def test_lines_of_a_file_that_are_no_rows_are_named_or_skipped_and_counted(tmp_p
     for _ in range(2):  # read once more, they are told once more
         assert [event.visitor["city"] for event in log] == ["O"] * (text.count("O,") or 1)
         assert (log.counts.skipped, place in log.counts.examples[0]) == (1, True)
+
+
+def test_an_empty_cell_of_what_was_shown_breaks_its_row_and_is_no_arm(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "events.csv"
+    path.write_text("city,offer,click\nOslo,a,1\nOslo,,1\n,b,0\nRome,b,1\n")
+    with pytest.raises(LogFormatError, match="row 1: expected one of the arms, got 'offer' = None"):
+        list(read_table(path, shown="offer", reward="click"))
+    log = read_table(path, shown="offer", reward="click", on_error="skip")
+    assert [event.visitor["city"] for event in log] == ["Oslo", None, "Rome"]
+    assert [item["id"] for item in log.items] == ["a", "b"]
+    assert (log.counts.skipped, log.counts.lines) == (1, 4)
+    policy = DisjointLinUCB(features=Features(64), seed=0)
+    assert replay(policy, log).rounds == 3  # a visitor's missing cell is no name
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_dates_and_times_of_a_csv_file_are_text_as_they_are_written(tmp_path, compressed):
+    pytest.importorskip("pyarrow")
+    when = {
+        "at": "2024-03-01 10:00:00.5+00:00",
+        "second": "2024-03-01 10:00:00",
+        "day": "2024-03-01",
+        "hour": "10:00:00",
+    }
+    records = [when | {"offer": "ab"[k % 2], "click": k % 2} for k in range(6)]
+    text = "\n".join([",".join(records[0]), *(",".join(map(str, row.values())) for row in records), "a,b", ""])
+    path = tmp_path / ("events.csv.gz" if compressed else "events.csv")
+    path.write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
+    log = read_table(path, shown="offer", reward="click", on_error="skip")
+    assert [event.visitor for event in log] == [when] * 6
+    assert log.counts.skipped == 1
+    assert replay(DisjointLinUCB(features=Features(64), seed=0), log).rounds == 6
+
+
+@pytest.mark.parametrize(("mark", "called"), [(";", "semicolons"), ("\t", "tabs")])
+def test_a_csv_file_that_is_separated_by_something_else_is_told_so(tmp_path, mark, called):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "events.csv"
+    path.write_text("city,offer,click\nOslo,a,1\n".replace(",", mark))
+    with pytest.raises(InputError, match=f"seems to be separated by {called}: write it with commas"):
+        read_table(path, shown="offer", reward="click")
+
+
+def test_a_parquet_file_is_read_as_the_table_that_it_holds(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "events.parquet"
+    pq.write_table(as_arrow(rows(40)), path)
+    assert Block.join(read_table(path, **COLUMNS).blocks()) == Block.join(read_table(rows(40), **COLUMNS).blocks())
+    times = [datetime(2024, 3, 1, 10, k, tzinfo=UTC) for k in range(40)]
+    dated = [
+        row | {"at": at, "day": at.date(), "hour": at.time(), "since": at - times[0]}
+        for row, at in zip(rows(40), times)
+    ]
+    pq.write_table(as_arrow(dated), path)
+    log = read_table(path, visitor=["at", "day", "hour", "since"], **COLUMNS)
+    assert {type(value) for event in log for value in event.visitor.values()} == {str}
+    path.write_text("offer,click\na,1\n")
+    with pytest.raises(LogFormatError, match="expected a Parquet file"):
+        read_table(path, shown="offer", reward="click")
+
+
+def test_a_parquet_file_without_our_columns_is_told_to_name_its_own(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "events.parquet"
+    pq.write_table(as_arrow(rows(4)), path)
+    with pytest.raises(LogFormatError, match=re.escape("name its columns: --shown and --reward, or read_table")):
+        read(path)
+
+
+def few_counted(arms=None, count=4000, **settings):
+    """A replay of a log that shows "a" but for one line, and what it prints."""
+    records = [{"offer": "b" if k == 3 else "a", "click": 1 if k == 3 else -1, "x": k % 2} for k in range(count)]
+    policy = DisjointLinUCB(features=Features(64), seed=0)
+    run = replay(policy, read_table(records, shown="offer", reward="click", arms=arms), **settings)
+    return run, " ".join(str(run).split())
+
+
+def test_a_replay_of_which_hardly_a_line_counts_says_so_and_why():
+    run, text = few_counted()
+    assert run.settings["evaluations"] < 30
+    told = f"Warning: DisjointLinUCB: only {run.settings['evaluations']} of 4,000 lines counted, too few to judge by"
+    assert f"{told}: most likely the policy insists on an arm that was hardly ever shown" in text
+    assert "arms= of a table names what may be shown" in text
+    run, text = few_counted(arms=["b", "a"], limit=1)
+    assert run.settings["evaluations"] == 0
+    assert "nan" not in text
+    assert "replay no line counted" in text
+    assert "ctr no line counted" in text
+    assert "Warning: DisjointLinUCB: no line counted: the log is short for its arms; replay more lines." in text
+
+
+def test_a_log_of_many_arms_that_showed_uniformly_counts_what_chance_does():
+    rng = np.random.default_rng(0)
+    records = [{"offer": int(rng.integers(200)), "click": 0, "x": k % 2} for k in range(12_000)]
+    log = read_table(records, shown="offer", reward="click", arms=list(range(200)))
+    run = replay(DisjointLinUCB(features=Features(64), seed=0), log)
+    assert 30 <= run.settings["evaluations"] < 120  # fewer than 1%, as many as there can be
+    assert not run.settings["warnings"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import msgspec
@@ -17,6 +19,8 @@ from driftls.persistence import atomic
 __all__ = ["Run", "described", "interval"]
 
 VERSION = 1
+WIDE = 110  # letters of a line
+NOTHING = "  no line counted"  # in place of a mean of none
 WORK = ("choose", "learn", "play")  # apart where rounds came from Python, together in a compiled loop
 
 
@@ -49,14 +53,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         leading = self.settings.get("leading")
         for name, found in sorted(self.settings.get("estimates", {}).items(), key=lambda item: item[0] != leading):
             mark = ", which is valid for this log" if name == leading else ""
-            lines.append(f"  {name:<24}{found['value']:>12.5g}  (95%: {found['low']:.5g} to {found['high']:.5g}){mark}")
-        lines += [
-            f"  {name.replace('_', ' '):<24}{values[-1]:>12.6g}" for name, values in self.traces.items() if values
-        ]
+            told = f"{found['value']:>12.5g}  (95%: {found['low']:.5g} to {found['high']:.5g}){mark}"
+            lines.append(f"  {name:<24}{told if _known(found['value']) else NOTHING}")
+        ended_at = {name.replace("_", " "): values[-1] for name, values in self.traces.items() if values}
+        lines += [f"  {name:<24}{f'{value:>12.6g}' if _known(value) else NOTHING}" for name, value in ended_at.items()]
         for name in WORK:
             if seconds := self.seconds.get(name, 0.0):
                 lines.append(f"  {name + ', µs a round':<24}{1e6 * seconds / max(self.rounds, 1):>12.3g}")
-        return "\n".join([*lines, *(f"  Warning: {text}." for text in self.settings.get("warnings", ()))])
+        warned = (f"Warning: {text}." for text in self.settings.get("warnings", ()))
+        lines += chain.from_iterable(wrap(text, WIDE, initial_indent="  ", subsequent_indent="    ") for text in warned)
+        return "\n".join(lines)
 
     def last(self, trace: str) -> float:
         """The final value of a trace."""
@@ -98,6 +104,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 def described(thing: Any) -> str:
     """What an object says of itself, without the addresses of functions inside, which no two runs share."""
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(thing))
+
+
+def _known(value: float | None) -> bool:
+    """Whether there is a number; in a file NaN is null."""
+    return value is not None and value == value
 
 
 def _plain(value: Any) -> Any:

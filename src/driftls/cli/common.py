@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "POLICIES", "R6B_FEATURES", "AsJson", "Cluster", "Dim", "FeatureKind", "Figures", "FirstSeed", "Kappa",
-    "LogPaths", "OnError", "Propensity", "Reward", "Seed", "Shown", "Width", "Workers", "app", "counting",
-    "features_of", "opened", "policy_of", "print_boards", "print_result", "print_table", "tell_skipped",
-    "telling", "typer", "whole",
+    "LogPaths", "OnError", "Propensity", "Reward", "Seed", "Shown", "Visitor", "Width", "Workers", "app",
+    "counting", "features_of", "names_of", "opened", "policy_of", "print_boards", "print_result", "print_table",
+    "tell_skipped", "telling", "typer", "whole",
 ]  # fmt: skip
 
 R6B_FEATURES = 136
@@ -68,9 +68,17 @@ FeatureKind = Annotated[
 ]
 Dim = Annotated[int | None, whole("Features of a visitor; if not given, 136.", 1, 10**7)]
 Width = Annotated[int, whole("Length of an arm, for hashed.", 1, 10**9)]
-Shown = Annotated[str | None, column(" (CSV, or a JSON object a line): what was shown.")]
+Shown = Annotated[str | None, column(" (CSV, Parquet, or a JSON object a line): what was shown.")]
 Reward = Annotated[str | None, column(": what it brought.")]
 Propensity = Annotated[str | None, column(": how likely it was to be shown.")]
+Visitor = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="Of a table: the visitor's columns, if not all others; may be given again. "
+        "Leave out what is known only afterwards.",
+    ),
+]
 
 POLICIES = """\b
 The paper's policies  linucb, flinucb-gd, flinucb-svrg, flinucb-sag
@@ -79,15 +87,28 @@ To compare with       lints, greedy, epsilon-greedy, random
 """  # below the help of commands that take their names
 
 
-def opened(paths: Sequence[Path], on_error: str, shown: str | None, reward: str | None, propensity: str | None) -> Log:
+def opened(
+    paths: Sequence[Path],
+    on_error: str,
+    shown: str | None,
+    reward: str | None,
+    propensity: str | None,
+    visitor: Sequence[str],
+) -> Log:
     """The log at these paths; a table, if its columns are named."""
     from driftls.logs import read, read_table
 
-    if shown is None and reward is None and propensity is None:
+    if shown is None and reward is None and propensity is None and not visitor:
         return read(paths, on_error=on_error)
     if shown is None or reward is None or len(paths) != 1:
         raise typer.BadParameter("a table is one file, and needs both.", param_hint="'--shown' and '--reward'")
-    return read_table(paths[0], shown=shown, reward=reward, propensity=propensity, on_error=on_error)
+    columns: dict[str, Any] = {"shown": shown, "reward": reward, "propensity": propensity, "visitor": visitor or None}
+    return read_table(paths[0], **columns, on_error=on_error)
+
+
+def names_of(given: Sequence[str] | None) -> list[str]:
+    """The names of an option that may be given again, and that takes several at once with commas."""
+    return [name.strip() for text in given or () for name in text.split(",") if name.strip()]
 
 
 def features_of(kind: str, log: Log, dim: int | None, width: int) -> tuple[FeatureMap, bool]:

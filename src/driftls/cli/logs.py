@@ -10,7 +10,7 @@ from driftls.cli import common
 from driftls.cli.common import AsJson, LogPaths, OnError, app, counting, print_result, print_table, typer, whole
 
 if TYPE_CHECKING:
-    from driftls.logs.inspect import Summary
+    from driftls.logs.inspect import Column, Summary
 
 ADVICE = {
     "uniform": "matched lines can be counted",
@@ -83,6 +83,7 @@ def inspect(
     shown: common.Shown = None,
     reward: common.Reward = None,
     propensity: common.Propensity = None,
+    visitor: common.Visitor = None,
     on_error: OnError = "skip",
     as_json: AsJson = False,
 ) -> None:
@@ -100,7 +101,8 @@ def inspect(
     """  # noqa: D301
     from driftls import logs
 
-    log = common.opened(paths, on_error, shown, reward, propensity)
+    visitor = common.names_of(visitor)
+    log = common.opened(paths, on_error, shown, reward, propensity, visitor)
     with counting(paths[0].name, lambda lines: log.share) as report:
         summary = logs.inspect(log, progress=report)
     if as_json:
@@ -109,7 +111,7 @@ def inspect(
     names = " ".join(map(str, paths))
     if summary.user_dim > common.R6B_FEATURES:
         names += f" --dim {summary.user_dim}"
-    columns = {"shown": shown, "reward": reward, "propensity": propensity}
+    columns = {"shown": shown, "reward": reward, "propensity": propensity, "visitor": ",".join(visitor)}
     names += "".join(f" --{name} {column}" for name, column in columns.items() if column)
     print_table([], _rows(summary), f"Next: driftls replay {names} --policy linucb-auto --policy random")
 
@@ -126,14 +128,21 @@ def _rows(s: Summary) -> list[tuple[str, str]]:
         verdict = f"p = {fit.p:.3g} that they fit" if fit else "too few lines to say whether they fit"
         propensity = f"yes, down to {shown.smallest_propensity:.3g}; {verdict} how often arms were shown"
     users = f"{s.user_dim}, {s.user_nonzeros:.2f} of them not 0"
+    rewards = ("clicks", f"{s.clicks:,.10g}, a rate of {s.ctr:.5f}")
+    if not s.binary:
+        rewards = ("rewards", f"{s.clicks:,.10g} in all, a mean of {s.ctr:.5g}")
+    arms = ", ".join(f"{name} {times:,}" for name, times in s.most_shown.items())
+    most = "" if s.arms <= len(s.most_shown) else "the most frequent: "
     rows = [
         ("format", s.format),
         ("lines", f"{s.lines:,}: {s.events:,} events, {s.skipped:,} broken{dropped}"),
         ("time", f"{first} to {last} UTC"),
-        ("clicks", f"{s.clicks:,g}, a rate of {s.ctr:.5f}"),
+        rewards,
         ("arms", f"{s.arms:,}"),
+        ("times shown", most + arms if s.format == "table" else ""),
         ("pool", f"{sizes}{gone}"),
         ("user features", users),
+        *((f"visitor's {name}", _column(one)) for name, one in s.visitor.items()),
         ("arm features", str(s.arm_features or "no")),
         ("truth", "yes" if s.truth else "no"),
         ("propensities", propensity),
@@ -143,3 +152,10 @@ def _rows(s: Summary) -> list[tuple[str, str]]:
     ]
     unknown = {"time", "user features", "arm features"} if s.format == "table" else set()  # visitors are dicts there
     return [(name, text) for name, text in rows if text and name not in unknown]
+
+
+def _column(one: Column) -> str:
+    from driftls.logs.inspect import MOST_VALUES
+
+    least = f"{one.distinct:,}" if one.distinct < MOST_VALUES else f"{MOST_VALUES:,} or more"
+    return f"{one.kind}, {least} distinct" + (f", {one.missing:,} missing" if one.missing else "")

@@ -23,7 +23,7 @@ WORDS = {
 def replay(
     paths: common.LogPaths,
     policy: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A policy, as below; may be given again.")
+        list[str] | None, typer.Option(metavar="A,B,...", help="Names of policies, as below; may be given again.")
     ] = None,
     warm: Annotated[
         list[Path] | None,
@@ -33,6 +33,7 @@ def replay(
     shown: common.Shown = None,
     reward: common.Reward = None,
     propensity: common.Propensity = None,
+    visitor: common.Visitor = None,
     features: common.FeatureKind = "auto",
     dim: common.Dim = None,
     width: common.Width = 1024,
@@ -55,8 +56,9 @@ def replay(
     1/p if it has propensities; a warning says if none is. With --frozen, policies (of --warm, mostly) are asked how
     likely they are to show what was shown, on every line, beside a model of the rewards.
 
-    A table (CSV, or a JSON object a line) has a row for each decision: --shown, --reward and --propensity name its columns,
-    and all others are the visitor's.
+    A table (CSV, Parquet, or a JSON object a line) has a row for each decision: --shown, --reward and --propensity name its
+    columns, and all others are the visitor's, unless --visitor names them. A column that is known only afterwards, as what
+    was paid beside a click, must be left out: policies would learn from the reward.
 
     Features: disjoint (one model an article, the default), outer (products of user and article features, the default for
     R6A), hashed (visitor, article, its id and features, and all their crosses, as `driftls.Features` hashes them). All
@@ -65,9 +67,9 @@ def replay(
     \b
     Examples:
       driftls replay day.gz --policy linucb --policy flinucb-saga --kappa 0.2 --seed 7 --out runs
-      driftls replay day.parquet --metric regret --policy linucb-auto --policy random
+      driftls replay day.parquet --metric regret --policy linucb-auto,random
       driftls replay days --warm runs/flinucb-saga.policy --frozen
-      driftls replay events.csv --shown offer --reward click --propensity likely --policy linucb-auto
+      driftls replay events.csv --shown offer --reward click --propensity likely --visitor city,age --policy linucb-auto
       driftls replay day.parquet --policy linucb-auto --features hashed --width 4096 --delay 500 --json
     """  # noqa: D301
     from dataclasses import asdict
@@ -80,14 +82,15 @@ def replay(
     from driftls.policies.registry import load
     from driftls.run import described
 
+    policy, visitor = common.names_of(policy), common.names_of(visitor)
     if not policy and not warm:
         raise typer.BadParameter("name a policy, or pass a saved one with --warm.", param_hint="'--policy'")
-    names = [*(policy or []), *(path.stem for path in warm or [])]
+    names = [*policy, *(path.stem for path in warm or [])]
     if twice := [name for name in names if names.count(name) > 1]:
         raise typer.BadParameter(f"two policies are called {twice[0]}: rename the file of one.", param_hint="'--warm'")
-    log = common.opened(paths, on_error, shown, reward, propensity)
+    log = common.opened(paths, on_error, shown, reward, propensity, visitor)
     kind, disjoint = common.features_of(features, log, dim, width)
-    players = {name: common.policy_of(name, kind, disjoint, kappa, seed) for name in policy or []}
+    players = {name: common.policy_of(name, kind, disjoint, kappa, seed) for name in policy}
     players |= {path.stem: load(path) for path in warm or []}
     own = None if warm and not policy else kind
     if frozen:
@@ -107,7 +110,7 @@ def replay(
         "features": described(kind),
         "kappa": kappa,
         "metrics": sorted(metric or []),
-        "columns": [shown, reward, propensity],
+        "columns": [shown, reward, propensity, *visitor],
         **asked,
     }
     if out is not None:
@@ -159,8 +162,9 @@ def _table(rows: dict[str, dict[str, Any]], following: str) -> None:
     for name in sorted(rows, key=lambda name: (isnan(rows[name]["ctr"]), -rows[name]["ctr"])):
         row = rows[name]
         low, high = map(_number, row["interval"])
-        cells.append([name, _number(row["ctr"]), f"{low} to {high}", f"{row['evaluations']:,}", f"{row['us']:.2f}"])
-        if len(row["estimates"]) > 1:
+        told = [_number(row["ctr"]), f"{low} to {high}"] if not isnan(row["ctr"]) else ["no line counted", ""]
+        cells.append([name, *told, f"{row['evaluations']:,}", f"{row['us']:.2f}"])
+        if len(row["estimates"]) > 1 and row["evaluations"]:
             all_of = ", ".join(f"{kind} {_number(scale * one['value'])}" for kind, one in row["estimates"].items())
             support = f"largest weight {row['largest_weight']:.3g}, {row['without_support']:.1%} without support"
             notes.append(f"{name}: {all_of}; effective {row['effective']:,.0f} lines, {support}.")

@@ -85,7 +85,7 @@ class Replay:
             if not partial:
                 player.learn_due(self.done, 0)
         self._trace()
-        logging = self.showing.logging()
+        logging, by_chance = self.showing.logging(), self.showing.by_chance
         megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return {
             player.name: Run(
@@ -96,7 +96,7 @@ class Replay:
                 points=player.points,
                 traces=player.traces,
                 seconds={**player.seconds, "read": self.reading},
-                settings={**player.told(logging), "peak_megabytes": megabytes},
+                settings={**player.told(logging, by_chance), "peak_megabytes": megabytes},
                 partial=partial,
             )
             for player in self.players

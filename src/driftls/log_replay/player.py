@@ -24,6 +24,7 @@ from driftls.run import described
 
 __all__ = ["Matches", "PolicyReplay"]
 
+FEW, SMALL = 30, 0.01  # lines that count, and their share, below which they say little
 LEARNING = "a policy that learns from the lines on which it chose what was shown"
 STATE = ("seconds", "points", "traces", "waiting")
 FIXED = "a fixed policy, on those lines alone; `driftls.offpolicy.estimate` would use every line"
@@ -76,6 +77,17 @@ class Matches:
     def regret(self) -> float:
         """Of all lines, against the best arm of each; NaN where the truth is not known."""
         return self.best - self.value if self.truths == self.lines else float("nan")
+
+    def doubt(self, by_chance: float) -> str:
+        """What is said where hardly any line counts, else nothing; so many would count for arms taken at random."""
+        count, lines = self.evaluations, self.lines
+        if count >= FEW and (count >= SMALL * lines or count >= by_chance / 2):
+            return ""
+        least = f"only {count:,} of {lines:,} lines counted, too few to judge by" if count else "no line counted"
+        if by_chance < FEW:
+            return f"{least}: the log is short for its arms; replay more lines"
+        likely = "most likely the policy insists on an arm that was hardly ever shown"
+        return f"{least}: {likely}; `inspect` says how often arms were, and arms= of a table names what may be shown"
 
     def told(self, logging: Logging, estimated: str) -> dict[str, Any]:
         """Estimates, which of them leads for such a log and why, and how far the log supports them."""
@@ -214,11 +226,13 @@ class PolicyReplay:
 
     # -- what is told --------------------------------------------------------------------------------------------
 
-    def told(self, logging: Logging) -> dict[str, Any]:
-        """What it was, and what came out for a log that showed so."""
+    def told(self, logging: Logging, by_chance: float) -> dict[str, Any]:
+        """What it was, and what came out for a log that showed so, and on which chance matches so many lines."""
         told = {"policy": described(self.policy), "features": described(self.features)}
         told |= {"engine": self.engine, "engine_reason": self.reason}
-        return told | self.matches.told(logging, LEARNING if self.learns else FIXED)
+        told |= self.matches.told(logging, LEARNING if self.learns else FIXED)
+        doubt = self.matches.doubt(by_chance)
+        return told | {"warnings": (*told["warnings"], *([f"{self.name}: {doubt}"] if doubt else []))}
 
     def trace(self, metrics: Sequence[str]) -> None:
         """Note where things stand."""

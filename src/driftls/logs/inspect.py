@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import chain
+from numbers import Number
 from typing import Any
 
 import msgspec
@@ -15,11 +18,14 @@ from driftls.logs.columns import Ints
 from driftls.logs.events import Block, Numbers
 from driftls.logs.log import Counts, Log
 
-__all__ = ["Logging", "Showing", "Summary", "Uniformity", "inspect"]
+__all__ = ["Column", "Logging", "Showing", "Summary", "Uniformity", "inspect"]
 
 LEAST_EXPECTED = 5.0  # counts below are too small for the chi-square approximation
 LEAST_SHOWN = 30  # times that an arm was shown, below which 1/p is not summed up to a normal variable
 DOUBT = 1e-3  # p-values below speak against what is claimed
+MOST_SHOWN = 10  # arms that are listed
+MOST_VALUES = 10_000  # of a column that are told apart
+ABSENT = ("NAType", "NaTType")  # what pandas has beside None and NaN
 
 
 class Uniformity(msgspec.Struct, frozen=True):
@@ -46,6 +52,47 @@ class Logging(msgspec.Struct, frozen=True):
     uniform_arms: Uniformity | None
     propensity_fit: Uniformity | None
     smallest_propensity: float | None
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table's visitors: "number", "text", both or others; how many distinct values, of at most 10,000."""
+
+    kind: str
+    distinct: int
+    missing: int
+
+
+class _Columns:
+    """The columns of visitors, block by block; what is no text and no number is told apart by its text."""
+
+    def __init__(self) -> None:
+        self.kinds, self.values = dict[Any, set[str]](), dict[Any, set[Any]]()
+        self.present, self.lines = Counter[Any](), 0
+
+    def add(self, visitors: Any) -> None:
+        """Count the visitors of a block."""
+        self.lines += len(visitors)
+        for name in dict.fromkeys(chain.from_iterable(visitors)):
+            kinds, seen = self.kinds.setdefault(name, set()), self.values.setdefault(name, set())
+            for value in (visitor.get(name) for visitor in visitors):
+                if value is None or (isinstance(value, Number) and value != value) or type(value).__name__ in ABSENT:
+                    continue
+                kind = (
+                    "text" if isinstance(value, str) else "number" if isinstance(value, Number | np.bool_) else "other"
+                )
+                kinds.add(kind)
+                self.present[name] += 1
+                if len(seen) < MOST_VALUES:
+                    seen.add(str(value) if kind == "other" else value)
+
+    def told(self) -> dict[str, Column]:
+        """What was found of each column, by its name."""
+        return {
+            str(name): Column(
+                " and ".join(sorted(kinds)) or "empty", len(self.values[name]), self.lines - self.present[name]
+            )
+            for name, kinds in self.kinds.items()
+        }
 
 
 class Showing:
@@ -75,6 +122,19 @@ class Showing:
     def shown_arms(self) -> Ints:
         """The ids of the arms that were shown at least once."""
         return np.array([*self.numbers.of], np.int64)[np.flatnonzero(self.arms.table[0])]
+
+    def most_shown(self, items: Any) -> dict[str, int]:
+        """How often the arms that were shown most often were, by their ids (of a table, as it has them)."""
+        ids, times = [*self.numbers.of], self.arms.table[0]
+        names = {
+            k: ids[k] if items is None else items[ids[k]]["id"] for k in np.argsort(-times, kind="stable")[:MOST_SHOWN]
+        }
+        return {str(name): int(times[k]) for k, name in names.items()}
+
+    @property
+    def by_chance(self) -> float:
+        """How many lines would show what is chosen uniformly at random: the sum of 1/K."""
+        return float(self.arms.table[3].sum())
 
     def logging(self) -> Logging:
         """What can be said of it."""
@@ -144,12 +204,18 @@ class _Cells:
 
 @dataclass(kw_only=True)
 class Summary(Counts):
-    """What `inspect` found beside the counts of lines. `clicks` is the sum of rewards."""
+    """What `inspect` found beside the counts of lines.
+
+    `clicks` is the sum of rewards and `ctr` their mean, also where they are money; `binary` says whether all are 0 or 1.
+    `most_shown` says how often an arm was shown, of the ten most frequent; `visitor` has the columns of a table's visitors.
+    """
 
     format: str
     clicks: float
     ctr: float
+    binary: bool
     arms: int
+    most_shown: dict[str, int]
     first_time: int
     last_time: int
     pool_min: int
@@ -158,6 +224,7 @@ class Summary(Counts):
     pool_harmonic_mean: float
     user_dim: int
     user_nonzeros: float
+    visitor: dict[str, Column]
     arm_features: int
     truth: bool
     logging: Logging
@@ -185,11 +252,15 @@ def inspect(log: Log, *, progress: Callable[[int], None] = lambda lines: None) -
     if not isinstance(log, Log):
         raise InputError(f"expected a log, got {type(log).__name__}. Pass read(path), or read(events).")
     showing, totals, ends, last = Showing(), np.zeros(4), [[0, 0, 0, 0, -1]], None
+    columns, binary = _Columns(), True
     for last in log.blocks():
         sizes = np.diff(last.pool_start)[last.pool]
         totals += (last.reward.sum(), sizes.sum(), (1.0 / sizes).sum(), len(last.user_index))
         ends.append([last.time.min(), sizes.min(), last.time.max(), sizes.max(), last.user_index.max(initial=-1)])
         showing.add(last)
+        binary = binary and bool(np.isin(last.reward, (0.0, 1.0)).all())
+        if last.visitor is not None:
+            columns.add(last.visitor)
         progress(showing.lines)
     table = np.array(ends if last is None else ends[1:], np.int64)
     lowest, highest = table.min(axis=0).tolist(), table.max(axis=0).tolist()
@@ -200,7 +271,9 @@ def inspect(log: Log, *, progress: Callable[[int], None] = lambda lines: None) -
         format=log.format,
         clicks=clicks,
         ctr=clicks / n,
+        binary=binary,
         arms=len(showing.numbers.of),
+        most_shown=showing.most_shown(None if last is None else last.items),
         first_time=lowest[0],
         last_time=highest[2],
         pool_min=lowest[1],
@@ -209,6 +282,7 @@ def inspect(log: Log, *, progress: Callable[[int], None] = lambda lines: None) -
         pool_harmonic_mean=n / inverse if inverse else 0.0,
         user_dim=1 + highest[4],
         user_nonzeros=nonzeros / n,
+        visitor=columns.told(),
         arm_features=0 if features is None else features.shape[1],
         truth=last is not None and last.truth is not None,
         logging=showing.logging(),

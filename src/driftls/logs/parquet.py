@@ -112,7 +112,8 @@ def _opened(path: str) -> Any:
         names = file.schema_arrow.names  # decodes them
     for name, column in COLUMNS.items():
         if name not in (*OPTIONAL, "user_value", *names):
-            raise LogFormatError(f"{path}: expected a column `{name}` of {column}, got {', '.join(names)}.")
+            advice = "Of a table of your own, name its columns: --shown and --reward, or read_table (docs/logs.md)."
+            raise LogFormatError(f"{path}: expected a column `{name}` of {column}, got {', '.join(names)}. {advice}")
     return file
 
 

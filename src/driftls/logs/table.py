@@ -32,7 +32,8 @@ class TableLog(Log):
     Parameters
     ----------
     source : table of pandas, polars or Arrow, list of dicts, or path
-        A path is that of a CSV file, or of one with a JSON object a line (`.json`, `.jsonl`); with `.gz`, compressed.
+        A path is that of a CSV file, of one with a JSON object a line (`.json`, `.jsonl`), both with `.gz` if they are
+        compressed, or of a Parquet file (`.parquet`).
     shown, reward : str
         The columns of what was shown (its id, text or a number), and of what it brought.
     propensity : str, optional
@@ -88,7 +89,11 @@ class TableLog(Log):
         named = names if visitor is None else visitor if isinstance(visitor, list | tuple) else [visitor]
         if unknown := [name for name in [*own, *named] if not isinstance(name, str | int) or name not in names]:
             told = f"expected columns {', '.join(map(repr, unknown))}, got {', '.join(map(repr, names))}"
-            raise InputError(f"{where}: {told}. Say which column is which: shown=, reward=, ...")
+            advice = "Say which column is which: shown=, reward=, ..."
+            for mark, called in ((";", "semicolons"), ("\t", "tabs")):
+                if is_path and len(names) == 1 and mark in names[0]:
+                    advice = f"The file seems to be separated by {called}: write it with commas."
+            raise InputError(f"{where}: {told}. {advice}")
         items = {} if items is None else items
         if not isinstance(items, Mapping) or not all(isinstance(item, Mapping) for item in items.values()):
             raise InputError(f"items: expected a dict of an item's columns for each id, got {items!r}.")
@@ -181,6 +186,8 @@ def _file(path: str, malformed: list[str]) -> Any:
     name = path.removesuffix(".gz")
     if not os.path.isfile(path):
         raise MissingFileError(f"{path}: expected a table, got no such file. Check the path.")
+    if name.endswith(".parquet"):
+        return _parquet(path)
     with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
         try:
             if name.endswith((".json", ".jsonl", ".ndjson")):
@@ -195,7 +202,7 @@ def _file(path: str, malformed: list[str]) -> Any:
                         malformed.append(f"{path}:{number}: expected a JSON object, got {error}.")
                 return rows
             try:
-                from pyarrow import csv
+                from pyarrow import csv, types
             except ImportError:
                 raise missing_extra("pyarrow", "logs", "CSV files") from None
 
@@ -206,12 +213,40 @@ def _file(path: str, malformed: list[str]) -> Any:
 
             # pyarrow cannot tell us of what is no text
             codecs.getincrementaldecoder("utf-8")().decode(file.read(1 << 16))
-            file.seek(0)
             options = csv.ReadOptions(use_threads=False)  # with which it counts lines
-            return csv.read_csv(file, options, csv.ParseOptions(invalid_row_handler=note))
+            parsing = csv.ParseOptions(invalid_row_handler=note)
+
+            def table(**columns: str) -> Any:
+                file.seek(0)
+                malformed.clear()
+                converting = csv.ConvertOptions(strings_can_be_null=True, column_types=columns)
+                return csv.read_csv(file, options, parsing, converting)
+
+            # features take text and numbers: dates and times are read once more, as they are written
+            found = table()
+            dated = {field.name: "string" for field in found.schema if types.is_temporal(field.type)}
+            return table(**dated) if dated else found
         except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:  # pyarrow's and msgspec's, too
             told = f"expected CSV, or a JSON object a line, got {error}. Check the file."
             raise LogFormatError(f"{path}: {told}") from None
+
+
+def _parquet(path: str) -> Any:
+    """The table of a Parquet file; its dates and times are text, as those of CSV."""
+    try:
+        import pyarrow.parquet as pq
+        from pyarrow import types
+    except ImportError:
+        raise missing_extra("pyarrow", "logs", "Parquet files") from None
+    try:
+        table = pq.read_table(path)
+        for place, field in enumerate(table.schema):
+            if types.is_temporal(field.type):
+                table = table.set_column(place, field.name, table.column(place).cast("string"))
+    except (OSError, ValueError) as error:
+        told = f"expected a Parquet file, got {error}. Write it anew, or name a CSV file .csv."
+        raise LogFormatError(f"{path}: {told}") from None
+    return table
 
 
 def _names(table: Any) -> list[Any]:
