@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,10 +14,19 @@ import numpy as np
 from driftls.errors import CorruptFileError, InputError, NewerFileError, storage_error
 from driftls.persistence import atomic
 
-__all__ = ["Run", "described", "interval"]
+__all__ = ["Leading", "Run", "described", "interval"]
 
 VERSION = 1
 WORK = ("choose", "learn", "play")  # apart where rounds came from Python, together in a compiled loop
+
+
+class Leading(NamedTuple):
+    """The estimate that is valid for a run's log, with its 95% interval: reward a line."""
+
+    name: str
+    value: float
+    low: float
+    high: float
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +48,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
     def __repr__(self) -> str:
-        told = "".join(f", {name}={values[-1]:.6g}" for name, values in self.traces.items() if values)
+        ends = {name: values[-1] for name, values in self.traces.items() if values}
+        if self.biased and (lead := self.leading):
+            ends = {lead.name: lead.value, **{name: value for name, value in ends.items() if name != "ctr"}}
+        told = "".join(f", {name}={value:.6g}" for name, value in ends.items())
         return f"Run({self.policy!r}, {self.problem!r}, seed={self.seed}, rounds={self.rounds}{told})"
 
     def __str__(self) -> str:
@@ -47,22 +59,47 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         ended = ", interrupted" if self.partial else ""
         lines = [f"{self.policy} on {self.problem}, seed {self.seed}: {self.rounds:,} rounds{ended}"]
         leading = self.settings.get("leading")
+        none = self.biased and leading == "replay"  # it leads where nothing better is known
         for name, found in sorted(self.settings.get("estimates", {}).items(), key=lambda item: item[0] != leading):
-            mark = ", which is valid for this log" if name == leading else ""
+            mark = ", which is valid for this log" if name == leading and not none else ""
             lines.append(f"  {name:<24}{found['value']:>12.5g}  (95%: {found['low']:.5g} to {found['high']:.5g}){mark}")
+        what = f"  (in 10,000 counted lines{', biased for this log' * self.biased})"
+        ends = {name: values[-1] for name, values in self.traces.items() if values}
         lines += [
-            f"  {name.replace('_', ' '):<24}{values[-1]:>12.6g}" for name, values in self.traces.items() if values
+            f"  {name.replace('_', ' '):<24}{value:>12.6g}{what if leading and name == 'ctr' else ''}"
+            for name, value in ends.items()
         ]
         for name in WORK:
             if seconds := self.seconds.get(name, 0.0):
                 lines.append(f"  {name + ', µs a round':<24}{1e6 * seconds / max(self.rounds, 1):>12.3g}")
         return "\n".join([*lines, *(f"  Warning: {text}." for text in self.settings.get("warnings", ()))])
 
+    @property
+    def leading(self) -> Leading | None:
+        """Of a replay the estimate that leads; None of other runs."""
+        name = self.settings.get("leading")
+        found = self.settings.get("estimates", {}).get(name)
+        if not isinstance(found, dict):
+            return None
+        ends = (found.get(end) for end in ("value", "low", "high"))
+        return Leading(str(name), *(float("nan") if end is None else float(end) for end in ends))  # NaN is kept as null
+
+    @property
+    def biased(self) -> bool:
+        """Whether the trace `ctr`, of the lines that counted, is known to be biased for the log."""
+        leading, warnings = self.settings.get("leading", "replay"), self.settings.get("warnings", ())
+        return leading != "replay" or any("replay is biased" in str(text) for text in warnings)
+
     def last(self, trace: str) -> float:
         """The final value of a trace."""
         if not self.traces.get(trace):
             raise InputError(f"expected a trace of this run, {', '.join(self.traces)}, got {trace!r}.")
         return self.traces[trace][-1]
+
+    def end(self, trace: str) -> float:
+        """What a run is judged by: the final value; of a log's clicks (`ctr`) the estimate that leads, in 10,000."""
+        lead = self.leading if trace == "ctr" else None
+        return self.last(trace) if lead is None else 1e4 * lead.value
 
     @property
     def microseconds(self) -> float:

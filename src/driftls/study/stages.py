@@ -158,7 +158,7 @@ def run_study(
         rungs = plan.search.rungs(len(left), len(units(problem, "tune", plan.seeds))) if len(left) > 1 else []
         for rung, (_, many) in enumerate(rungs, 1):
             runs = finish(f"tune {spec.label}", tasks("tune", problem, spec, left, many))
-            ends = [run.traces[plan.metrics[0]][-1] if not run.partial else np.nan for run in runs]
+            ends = [run.end(plan.metrics[0]) if not run.partial else np.nan for run in runs]
             means = np.reshape(ends, (len(left), -1)).mean(axis=1)
             count = rungs[rung][0] if rung < len(rungs) else 1  # after the last, the best alone
             left = [left[place] for place in best(means, count, larger=LARGER_IS_BETTER[plan.metrics[0]])]
