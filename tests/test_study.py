@@ -340,6 +340,23 @@ def test_a_mistake_about_a_log_is_named_too(news, old, new, message):
         Plan.parse(LOGS.replace(old, new), news.parent)
 
 
+def test_a_log_that_no_run_could_be_of_is_refused_before_anything_runs(news, tmp_path):
+    synthetic_day(lines=50, seed=1).write(tmp_path / "day.gz")  # the format of Yahoo, which has no truth
+    (tmp_path / "table.csv").write_text("offer,click\na,1\n")
+    text = LOGS.replace('tune = ["1", "2"]\n', "").replace("[0.05, 0.5]", "0.5")
+    for day, metric, message in (
+        ("day.gz", "regret", r"'news': .*day\.gz: regret needs a log with the truth .*, got one without\. Take"),
+        ("table.csv", "ctr", r"'news': .*table\.csv: a study reads logs of Yahoo and Parquet, got a table"),
+    ):
+        plan = text.replace('["3", "4.parquet"]', f'["{day}"]').replace('"ctr"', f'"{metric}"')
+        with pytest.raises(SettingsError, match=message):
+            Plan.parse(plan, tmp_path)
+    assert Plan.parse(text.replace('["3", "4.parquet"]', '["day.gz"]'), tmp_path).metrics == ["ctr"]
+    write_parquet(synthetic_day(lines=50, seed=1).blocks(truth=True), tmp_path / "known")
+    plan = text.replace('["3", "4.parquet"]', '["known"]').replace('"ctr"', '"regret"')
+    assert Plan.parse(plan, tmp_path).metrics == ["regret"]
+
+
 def test_a_killed_study_loses_only_what_was_under_way(whole, tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(TEXT.replace("rounds = 300", "rounds = 100000"))

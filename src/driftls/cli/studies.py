@@ -16,6 +16,8 @@ from driftls.cli.common import AsJson, app, print_result, telling, typer, whole
 if TYPE_CHECKING:
     from driftls.study import Plan
 
+FAILED = 3
+
 
 @app.command()
 def reproduce(
@@ -89,7 +91,7 @@ def study(
 def _studied(plan: Plan, out: Path | None, as_json: bool, told: dict[str, str], **where: Any) -> None:
     """Run a study, write its report if there is a folder for it, and tell who leads."""
     from driftls import report
-    from driftls.report.runs import leaderboard
+    from driftls.report.runs import errors, leaderboard
     from driftls.study import run_study
 
     with telling() as tell, TemporaryDirectory() as folder:
@@ -99,6 +101,7 @@ def _studied(plan: Plan, out: Path | None, as_json: bool, told: dict[str, str], 
         common.print_boards(page)
     board = [one._asdict() for one in leaderboard(runs, plan.metrics[0])]
     result: dict[str, Any] = {"metric": plan.metrics[0], "runs": len(runs), "leaderboard": board}
+    result["errors"] = [{"error": error, "runs": count} for error, count in errors(runs).items()]
     note = f"{plan.split} Intervals are 95%; p (paired t-tests, times their number) is empty where runs are too few to tell."
     following = "Next: --out keeps the runs, and draws them."
     if out is not None:
@@ -106,6 +109,10 @@ def _studied(plan: Plan, out: Path | None, as_json: bool, told: dict[str, str], 
         report.write(page, out / "report.html")
         following = f"Next: open {out / 'report.html'}. All {len(runs)} runs are in {out / 'results.parquet'}."
     print_result(as_json, result, note, following)
+    if all(run.partial for run in runs):
+        why = "; ".join(f"{one['error'].rstrip('.')} (of {one['runs']} runs)" for one in result["errors"])
+        typer.echo(f"driftls: no run succeeded: {why}.", err=True)
+        raise typer.Exit(FAILED)
 
 
 @app.command(epilog=common.POLICIES)

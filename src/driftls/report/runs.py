@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite, isnan
@@ -15,7 +16,7 @@ from driftls.errors import InputError
 from driftls.report.model import Dot, Dots, Finding, Item, Line, Lines, Page, Section, Table, number, plus_minus
 from driftls.run import Run, interval
 
-__all__ = ["LARGER_IS_BETTER", "Standing", "leaderboard", "of_runs"]
+__all__ = ["LARGER_IS_BETTER", "Standing", "errors", "leaderboard", "of_runs"]
 
 # what can decide who leads
 LARGER_IS_BETTER = {"regret": False, "reward": True, "ctr": True, "relative_tracking_error": False}
@@ -129,6 +130,11 @@ def of_runs(
     return Page(title, lead, sections, how or {})
 
 
+def errors(runs: Iterable[Run]) -> dict[str, int]:
+    """Why runs failed, and how many of them did so; the most frequent first."""
+    return dict(Counter(str(run.settings["error"]) for run in runs if run.settings.get("error")).most_common())
+
+
 def _section(rank: int, title: str, groups: dict[str, list[Run]], tuned: dict[str, list[Run]]) -> Section:
     runs = [run for own in groups.values() for run in own]
     traces = list(dict.fromkeys(trace for run in runs for trace in run.traces))
@@ -151,6 +157,8 @@ def _section(rank: int, title: str, groups: dict[str, list[Run]], tuned: dict[st
         items.append(Dots(f"{rank}-{len(items)}", f"{policy}: {knob}", caption, _word(metric), dots))
     unfinished = sum(run.partial for run in runs)
     text = [f"{unfinished} of these runs did not finish."] if unfinished else []
+    every = [*runs, *(run for own in tuned.values() for run in own)]
+    text += [f"{count} of {len(every)} runs failed: {error}" for error, count in errors(every).items()]
     text += _warned(groups)
     findings = []
     if metric and not isnan(board[0].mean):  # else no run came to an end

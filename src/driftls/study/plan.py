@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 from driftls.environments import ChurningPool, FixedArms, FreshContexts, Pool
 from driftls.errors import DriftlsError, SettingsError
 from driftls.features import FeatureMap, UserOnly, from_header
+from driftls.logs import read
 from driftls.policies import Policy, SharedPolicy
 from driftls.policies.registry import SETTINGS, as_disjoint, make
 
@@ -27,6 +28,7 @@ KINDS: dict[str, Callable[..., Pool]] = {
     "churning-pool": ChurningPool,
     "fresh-contexts": FreshContexts,
 }
+TABLES = (".csv", ".json", ".jsonl", ".ndjson")
 MOST_ENTRIES = 10**8  # of the arms of a bandit: 0.8 GB
 ROUNDING = 1e-9  # 0.1**-2 is a little more than 100
 
@@ -175,6 +177,27 @@ class Log(Strict, frozen=True):
                 raise SettingsError(f"the study cannot be run: logs, {self.name!r}: {day} does not exist.")
         return msgspec.structs.replace(self, **days)
 
+    def check(self, *, truth: bool) -> None:
+        """Refuse days that cannot be read, and those without the truth if it is needed: every run of them would fail."""
+        for day in dict.fromkeys((*self.tune, *self.report)):
+            wrong = ""
+            try:
+                first = next(read(day).blocks(1), None)
+                if first is None:
+                    wrong = f"{day}: expected lines to replay, got none. Leave it out."
+                elif truth and first.truth is None:
+                    known = "a column of Parquet, as `driftls synth --out day.parquet` has it"
+                    other = 'Take "ctr" or "reward" among the metrics'
+                    wrong = f"{day}: regret needs a log with the truth ({known}), got one without. {other}."
+            except DriftlsError as error:
+                wrong = str(error)
+                if Path(day.removesuffix(".gz")).suffix in TABLES:
+                    wrong = (
+                        f"{day}: a study reads logs of Yahoo and Parquet, got a table. Replay it by `driftls replay`."
+                    )
+            if wrong:
+                raise SettingsError(f"the study cannot be run: logs, {self.name!r}: {wrong}")
+
 
 Problem = Bandit | Log
 
@@ -241,7 +264,10 @@ class Plan(Strict, frozen=True):
             plan = msgspec.convert(tomllib.loads(text) if isinstance(text, str) else text, Plan)
         except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
             raise SettingsError(f"the study cannot be run: {str(error).rstrip('.')}.") from None
-        return msgspec.structs.replace(plan, logs=[log.found(Path(folder)) for log in plan.logs])
+        plan = msgspec.structs.replace(plan, logs=[log.found(Path(folder)) for log in plan.logs])
+        for log in plan.logs:
+            log.check(truth="regret" in plan.metrics)
+        return plan
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
