@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import msgspec
 import numpy as np
@@ -15,13 +16,14 @@ import pytest
 from pyarrow.parquet import read_table
 
 from driftls import parallel
-from driftls.errors import DriftlsError, SettingsError
+from driftls.errors import DriftlsError, LearningWarning, SettingsError
 from driftls.log_replay import replay
 from driftls.logs import synthetic_day, write_parquet
 from driftls.parallel import file_digest
 from driftls.policies import DisjointLinUCB, registry
 from driftls.report.runs import leaderboard
 from driftls.run import Run, interval
+from driftls.simulation import simulate
 from driftls.study import Plan, run_study, stages
 from driftls.study.plan import PolicySpec, Range, Search, build
 from driftls.study.stages import Task, best, execute
@@ -237,6 +239,20 @@ def test_a_setting_that_fails_is_a_result_that_says_why(tmp_path, monkeypatch):
     assert run.settings["error"] == "DriftlsError: too far"
     run.save(tmp_path / "run.json")
     assert Run.load(tmp_path / "run.json").settings == run.settings
+
+
+def test_that_a_policy_learns_slowly_is_not_said_by_a_study(monkeypatch):
+    def slow(*given, **more):
+        warnings.warn("slow", LearningWarning, stacklevel=1)
+        warnings.warn("other", UserWarning, stacklevel=1)
+        return simulate(*given, **more)
+
+    monkeypatch.setattr(stages, "simulate", slow)
+    task = Task(problem=Plan.parse(TEXT).bandits[0], policy="random", knobs={}, seed=1, metrics=["regret"])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert not execute(task).partial
+    assert {str(one.message) for one in said} == {"other"}
 
 
 LOGS = """
