@@ -53,6 +53,11 @@ def test_the_split_is_told(page):
     assert "Settings by grid search; after each rung the best 50% by regret went on" in page.lead
 
 
+def test_where_nothing_was_tuned_no_tuning_is_told():
+    text = TEXT.replace("[0.05, 0.3, 1.0, 3.0]", "0.3")
+    assert Plan.parse(text).split == "Seeds: 3; nothing was tuned."
+
+
 def test_the_page_is_whole(page):
     text = html(page)
     assert text.count("<svg") == 1 + len(page.figures) == 3  # one beside the finding
