@@ -408,6 +408,8 @@ def test_runs_of_a_log_are_compared_by_the_estimate_that_is_valid_for_it(tmp_pat
         assert BIASED in text
         assert "500 to 1,000" in text
         assert "3,000" not in text.split("<svg")[0]
+    found = json.loads(driftls("report", tmp_path, "--out", tmp_path / "r.html", "--json").stdout)
+    assert found["notes"] == {"problem-1": section.text}
     assert re.search(r"a +0? *snips +500 +300 to 800", told)
 
 

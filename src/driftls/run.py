@@ -77,12 +77,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def leading(self) -> Leading | None:
         """Of a replay the estimate that leads; None of other runs."""
-        name = self.settings.get("leading")
-        found = self.settings.get("estimates", {}).get(name)
-        if not isinstance(found, dict):
+        name, estimates = self.settings.get("leading"), self.settings.get("estimates")
+        if not isinstance(name, str) or not isinstance(estimates, dict):
+            return None
+        if not isinstance(found := estimates.get(name), dict):
             return None
         ends = (found.get(end) for end in ("value", "low", "high"))
-        return Leading(str(name), *(float("nan") if end is None else float(end) for end in ends))  # NaN is kept as null
+        return Leading(name, *(float("nan") if end is None else float(end) for end in ends))  # NaN is kept as null
 
     @property
     def biased(self) -> bool:

@@ -212,7 +212,7 @@ def _estimates(rank: int, groups: Mapping[str, Sequence[Run]]) -> list[Table]:
         for run in runs:
             if (lead := run.leading) is not None:
                 value, low, high = (number(1e4 * end) for end in lead[1:])
-                day, lines = str(run.settings.get("day") or ""), f"{run.settings.get('evaluations', '')}"
+                day, lines = str(run.settings.get("day") or ""), f"{run.settings.get('evaluations', 0):,}"
                 rows.append([name, day, str(run.seed), lead.name, value, f"{low} to {high}", lines])
     head = ["policy", "day", "seed", "estimate", "clicks in 10,000", "95% interval", "counted"]
     note = "The estimate of each run that is valid for its log; its interval is over the log's lines."
