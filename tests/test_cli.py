@@ -351,6 +351,37 @@ def test_simulate_prints_the_same_as_a_table(simulated):
     assert lines[-1].startswith("Next: ")
 
 
+def test_simulate_takes_policies_by_commas_and_by_options_given_again(tmp_path):
+    given = ["--policy", "linucb, greedy", "--policy", "random", "--policy", "linucb,"]
+    done = driftls("simulate", *given, *PROBLEM, "--out", tmp_path, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert {row["policy"] for row in found["leaderboard"]} == {"linucb", "greedy", "random"}
+    page = (tmp_path / "report.html").read_text()
+    assert "<title>Simulated bandits</title>" in page
+    assert "Seeds: 3; nothing was tuned." in page
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["linucb", "--nnz", 3], "driftls: fixed-arms has no nnz."),
+        (["linucb,lasso"], "driftls: a policy must be one of "),
+        (["linucb", "--kappa", -1], "driftls: kappa must "),
+        (
+            ["linucb", "--sigma", "nan"],
+            "driftls: sigma must be finite (and below 1e75), got nan. Nothing was learned.\n",
+        ),
+    ],
+)
+def test_simulate_speaks_of_no_study_and_of_no_file(given, said):
+    done = driftls("simulate", "--policy", *given)
+    assert done.returncode == 2
+    assert done.stderr.startswith(said)
+    assert "study" not in done.stderr
+    assert "$" not in done.stderr
+
+
 def test_simulate_refuses_a_folder_of_other_settings(simulated):
     _, out = simulated
     before = {path: path.stat().st_mtime_ns for path in out.iterdir()}

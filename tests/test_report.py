@@ -376,3 +376,64 @@ def test_a_file_that_is_no_run_exits_with_3(tmp_path):
     done = driftls("report", tmp_path)
     assert done.returncode == 3
     assert "holds no JSON file" in done.stderr
+
+
+def of_a_log(policy, leading, ctr, value, *warnings, seed=0):
+    estimates = {"replay": {"value": ctr / 1e4, "low": 0.01, "high": 0.9}}
+    estimates |= {leading: {"value": value, "low": value - 0.02, "high": value + 0.03}}
+    told = {"leading": leading, "estimates": estimates, "warnings": warnings, "evaluations": 40, "clicks": True}
+    return Run(
+        policy=policy, problem="day", seed=seed, rounds=100, points=[10, 100], settings=told,
+        traces={"ctr": [1.0, ctr], "evaluations": [4.0, 40.0]}, seconds={"play": 1e-4},
+    )  # fmt: skip
+
+
+BIASED = "replay is biased here: lines that the log liked to show count too often"
+
+
+def test_runs_of_a_log_are_compared_by_the_estimate_that_is_valid_for_it(tmp_path):
+    runs = [of_a_log("a", "snips", 3000.0, 0.05, BIASED), of_a_log("b", "snips", 400.0, 0.07, BIASED, "few lines")]
+    (section,) = report.of_runs(runs).sections
+    assert section.findings[0].text.startswith("b has the best clicks in 10,000 by snips, 700 (95%: 500 to 1,000);")
+    board, estimates, ctr, _ = section.items
+    assert board.head[2] == "clicks in 10,000 (snips)"
+    assert [row[:3] for row in board.rows] == [["b", "", "700"], ["a", "", "500"]]
+    assert estimates.rows[0] == ["a", "", "0", "snips", "500", "300 to 800", "40"]
+    assert section.text == [f"Warning: {BIASED}.", "Warning: few lines (b)."]
+    assert "biased for this log" in ctr.caption
+    for one in runs:
+        one.save(tmp_path / f"{one.policy}.json")
+    told = driftls("report", tmp_path, "--out", tmp_path / "r.html").stdout
+    for text in (told, (tmp_path / "r.html").read_text()):
+        assert BIASED in text
+        assert "500 to 1,000" in text
+        assert "3,000" not in text.split("<svg")[0]
+    found = json.loads(driftls("report", tmp_path, "--out", tmp_path / "r.html", "--json").stdout)
+    assert found["notes"] == {"problem-1": section.text}
+    assert re.search(r"a +0? *snips +500 +300 to 800", told)
+
+
+def test_over_seeds_the_interval_is_that_of_their_estimates():
+    runs = [of_a_log("a", "snips", 1.0, value, seed=seed) for seed, value in enumerate((0.05, 0.07, 0.09))]
+    (section,) = report.of_runs(runs).sections
+    assert section.items[0].rows[0][2] == model.plus_minus(*interval([500.0, 700.0, 900.0]))
+    assert len(section.items[1].rows) == 3
+
+
+def test_a_printed_run_says_what_its_share_of_clicks_is():
+    biased, fair = of_a_log("a", "snips", 3000.0, 0.05, BIASED), of_a_log("a", "replay", 500.0, 0.05)
+    assert re.search(r"ctr +3000  \(in 10,000 counted lines, biased for this log\)", str(biased))
+    assert "valid for this log" in str(biased)
+    assert re.search(r"ctr +500  \(in 10,000 counted lines\)", str(fair))
+    assert repr(biased).endswith(", snips=0.05, evaluations=40)")
+    assert repr(fair).endswith(", ctr=500, evaluations=40)")
+    lost = of_a_log("a", "replay", 500.0, 0.05, "replay is biased here, and no estimate is valid: it liked some arms")
+    assert "biased for this log" in str(lost)
+    assert "valid for this log" not in str(lost)
+
+
+def test_an_estimate_of_nothing_is_no_number_after_a_file_too(tmp_path):
+    nothing = of_a_log("a", "snips", 1.0, float("nan"))
+    nothing.save(tmp_path / "a.json")
+    assert np.isnan(Run.load(tmp_path / "a.json").leading.value)
+    assert "nan" in str(report.of_runs([Run.load(tmp_path / "a.json")]).sections[0].items[1].rows)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import msgspec
 import numpy as np
@@ -15,13 +16,14 @@ import pytest
 from pyarrow.parquet import read_table
 
 from driftls import parallel
-from driftls.errors import DriftlsError, SettingsError
+from driftls.errors import DriftlsError, LearningWarning, SettingsError
 from driftls.log_replay import replay
 from driftls.logs import synthetic_day, write_parquet
 from driftls.parallel import file_digest
 from driftls.policies import DisjointLinUCB, registry
 from driftls.report.runs import leaderboard, of_runs
 from driftls.run import Run, interval
+from driftls.simulation import simulate
 from driftls.study import Plan, run_study, stages
 from driftls.study.plan import PolicySpec, Range, Search, build
 from driftls.study.stages import Task, best, execute
@@ -70,7 +72,14 @@ def whole(tmp_path_factory):
         ("dim = 5", 'dim = "5"', r"\$\.bandits\[0\]\.dim"),
         ("dim = 5", "dim = 0", r">= 1.*\$\.bandits\[0\]\.dim"),
         ("arms = 8", "arms = 8\nnnz = 2", r"fixed-arms has no nnz.*\$\.bandits\[0\]"),
-        ('"grid"', '"gird"', r"gird.*\$\.search\.method"),
+        ('"grid"', '"gird"', r"gird.*\$\.search\.method`: expected one of grid, random\.$"),
+        (
+            "fixed-arms",
+            "fixedarms",
+            r"'fixedarms'.*\[0\]\.kind`: expected one of fixed-arms, churning-pool, fresh-contexts",
+        ),
+        ('"reward"', '"regrets"', r"'regrets'.*: expected one of regret, reward, ctr, relative_tracking_error\.$"),
+        ("rounds =", 'reward = "coin"\nrounds =', r"'coin'.*: expected one of gaussian, bounded, bernoulli\.$"),
         ('method = "grid"', "drawz = 3", r"drawz.*\$\.search"),
         ("kappa =", "kapa =", r"policies\[0\].*'small': linucb has no setting 'kapa'\. It has: kappa"),
         ("[0.05, 0.3, 1.0, 3.0]", "[]", r"length >= 1.*\$\.policies\[0\]\.knobs"),
@@ -239,6 +248,20 @@ def test_a_setting_that_fails_is_a_result_that_says_why(tmp_path, monkeypatch):
     assert Run.load(tmp_path / "run.json").settings == run.settings
 
 
+def test_that_a_policy_learns_slowly_is_not_said_by_a_study(monkeypatch):
+    def slow(*given, **more):
+        warnings.warn("slow", LearningWarning, stacklevel=1)
+        warnings.warn("other", UserWarning, stacklevel=1)
+        return simulate(*given, **more)
+
+    monkeypatch.setattr(stages, "simulate", slow)
+    task = Task(problem=Plan.parse(TEXT).bandits[0], policy="random", knobs={}, seed=1, metrics=["regret"])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert not execute(task).partial
+    assert {str(one.message) for one in said} == {"other"}
+
+
 LOGS = """
 metrics = ["ctr"]
 seeds = { tune = 1, report = 2 }
@@ -352,6 +375,23 @@ def test_a_mistake_about_a_log_is_named_too(news, old, new, message):
     assert old in LOGS
     with pytest.raises(SettingsError, match=f"(?s){message}"):
         Plan.parse(LOGS.replace(old, new), news.parent)
+
+
+def test_a_log_that_no_run_could_be_of_is_refused_before_anything_runs(news, tmp_path):
+    synthetic_day(lines=50, seed=1).write(tmp_path / "day.gz")  # the format of Yahoo, which has no truth
+    (tmp_path / "table.csv").write_text("offer,click\na,1\n")
+    text = LOGS.replace('tune = ["1", "2"]\n', "").replace("[0.05, 0.5]", "0.5")
+    for day, metric, message in (
+        ("day.gz", "regret", r"'news': .*day\.gz: regret needs a log with the truth .*, got one without\. Take"),
+        ("table.csv", "ctr", r"'news': .*table\.csv: a study reads logs of Yahoo and Parquet, got a table"),
+    ):
+        plan = text.replace('["3", "4.parquet"]', f'["{day}"]').replace('"ctr"', f'"{metric}"')
+        with pytest.raises(SettingsError, match=message):
+            Plan.parse(plan, tmp_path)
+    assert Plan.parse(text.replace('["3", "4.parquet"]', '["day.gz"]'), tmp_path).metrics == ["ctr"]
+    write_parquet(synthetic_day(lines=50, seed=1).blocks(truth=True), tmp_path / "known")
+    plan = text.replace('["3", "4.parquet"]', '["known"]').replace('"ctr"', '"regret"')
+    assert Plan.parse(plan, tmp_path).metrics == ["regret"]
 
 
 def test_a_killed_study_loses_only_what_was_under_way(whole, tmp_path):

@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
+from driftls.errors import DivergenceError
 from driftls.report import html, of_runs
-from driftls.study import Plan
+from driftls.study import Plan, stages
+from test_cli import driftls
 from test_study import TEXT
 from test_study_results import row
 
@@ -51,6 +53,11 @@ def test_the_split_is_told(page):
     assert "Settings by grid search; after each rung the best 50% by regret went on" in page.lead
 
 
+def test_where_nothing_was_tuned_no_tuning_is_told():
+    text = TEXT.replace("[0.05, 0.3, 1.0, 3.0]", "0.3")
+    assert Plan.parse(text).split == "Seeds: 3; nothing was tuned."
+
+
 def test_the_page_is_whole(page):
     text = html(page)
     assert text.count("<svg") == 1 + len(page.figures) == 3  # one beside the finding
@@ -66,6 +73,25 @@ def test_the_command_writes_results_and_a_report(tmp_path):
     assert told["leaderboard"][0]["p"] is None
     assert (tmp_path / told["results"]).exists()
     assert "Leaderboard" in (tmp_path / told["report"]).read_text()
+
+
+def test_a_study_of_which_every_run_fails_says_why_and_exits_with_3(tmp_path, monkeypatch):
+    def diverge(*_, **__):
+        raise DivergenceError("too far")
+
+    monkeypatch.setattr(stages, "simulate", diverge)
+    (tmp_path / "study.toml").write_text(TEXT)
+    command = ["study", tmp_path / "study.toml", "--workers", 1, "--out"]
+    done = driftls(*command, tmp_path / "a")
+    assert done.returncode == 3
+    assert "runs failed: DivergenceError: too far" in done.stdout
+    assert done.stderr == "driftls: no run succeeded: DivergenceError: too far (of 18 runs).\n"
+    assert "too far" in (tmp_path / "a" / "report.html").read_text()
+    done = driftls(*command, tmp_path / "b", "--json")
+    assert (done.returncode, json.loads(done.stdout)["errors"]) == (
+        3,
+        [{"error": "DivergenceError: too far", "runs": 18}],
+    )
 
 
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path):

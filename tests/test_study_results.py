@@ -51,4 +51,14 @@ def test_the_effect_of_a_knob_is_the_mean_over_the_others():
 def test_where_every_run_failed_nobody_leads():
     failed = [row(policy, seed, math.nan, error="diverged") for policy in "ab" for seed in range(2)]
     (section,) = of_runs(failed).sections
-    assert (section.findings, section.text) == ([], ["4 of these runs did not finish."])
+    assert (section.findings, section.text) == (
+        [],
+        ["4 of these runs did not finish.", "4 of 4 runs failed: diverged"],
+    )
+
+
+def test_errors_are_told_each_once_with_those_of_tuning():
+    rows = [row("a", 0, 1.0), row("a", 1, math.nan, error="too far."), row("b", 0, 1.0)]
+    rows += [row("a", s, math.nan, stage="tune", error=error, k=1.0) for s, error in enumerate(("too far.", "none"))]
+    (section,) = of_runs(rows).sections
+    assert section.text[1:] == ["2 of 5 runs failed: too far.", "1 of 5 runs failed: none"]

@@ -23,7 +23,8 @@ class Evaluation:
     """Errors of predictions that were made before their rows were learned, and those of the mean so far.
 
     `points` are numbers of rows; `mse` and `baseline` the mean squared errors over all rows up to each; `recent`
-    and `recent_baseline` the same over the rows since the point before, which shows drift.
+    and `recent_baseline` the same over the rows since the point before, which shows drift. The first block (by default
+    the first row) counts for neither: before it there is no mean, and nothing was learned.
     """
 
     points: list[int]
@@ -34,12 +35,15 @@ class Evaluation:
 
     @property
     def rmse(self) -> float:
-        """Root of the mean squared error over all rows."""
+        """Root of the mean squared error over all rows that count."""
         return float(np.sqrt(self.mse[-1]))
 
     @property
     def r2(self) -> float:
-        """1 - error / error of the running mean: 1 is perfect, 0 no better than the mean."""
+        """1 - error / error of the running mean: 1 is perfect, 0 no better than the mean.
+
+        Units of the targets and where they begin play no part in it, unless they do in the model.
+        """
         return _r2(self.mse[-1], self.baseline[-1])
 
     def __str__(self) -> str:
@@ -70,7 +74,9 @@ class Evaluation:
 def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1) -> Evaluation:
     """Predict each row, then learn it: the streaming counterpart of scikit-learn's `cross_val_score`.
 
-    No row is predicted by what has learned it, and all of them are used for both. The tracker is changed as it learns.
+    No row is predicted by what has learned it. All rows are learned, and all are predicted but those of the first block
+    (the first row, where they come one by one): before it no mean is known, and a model could only guess where the
+    targets lie. Its errors are left out, of the tracker and of the mean alike. The tracker is changed as it learns.
 
     Parameters
     ----------
@@ -80,7 +86,7 @@ def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1) -> Evaluati
         A matrix, dense or sparse, and a target for each row; or for X an iterable of blocks (X, y), and no y.
     block : int
         Rows that are predicted before they are learned: 1 is strict; more is faster, and as a model that is updated
-        from time to time would do. Errors are noted after 1, 2, 5, 10, 20, ... rows, and at the end.
+        from time to time would do. Errors are noted after 2, 5, 10, 20, ... rows, and at the end.
 
     Examples
     --------
@@ -93,24 +99,35 @@ def evaluate(tracker: Any, X: Any, y: Any = None, *, block: int = 1) -> Evaluati
     (True, 500)
     """
     block = as_whole(block, "the rows of a block")
-    rows, total = 0, 0.0  # so far, and the sum of their targets
-    sums, noted = np.zeros(2), [(0, 0.0, 0.0)]  # squared errors of the tracker and of the mean; those at each point
+    rows, total, origin, left_out = 0, 0.0, 0.0, 0  # so far, and the sum of their targets from the first one on
+    sums, noted = np.zeros(2), list[tuple[int, float, float]]()  # squared errors of tracker and mean; at each point
     for X_block, targets in _blocks(X, y, block):
-        predicted = _predicted(tracker, X_block, first=not rows)
+        if not rows:
+            origin, left_out = float(targets[0]), len(targets)
+            tracker.partial_fit(X_block, targets)
+            rows, total = left_out, float((targets - origin).sum())
+            noted.append((rows, 0.0, 0.0))
+            continue
+        predicted = np.atleast_1d(np.asarray(tracker.predict(X_block), np.float64))
         tracker.partial_fit(X_block, targets)
-        # Row by row, so that points and the baseline do not depend on the block.
-        count = rows + np.arange(len(targets))
-        mean = (total + np.cumsum(targets) - targets) / np.maximum(count, 1.0)
-        squares = sums + np.cumsum(np.stack([targets - predicted, targets - mean], axis=1) ** 2, axis=0)
+        # Row by row, so that points do not depend on the block. From the first target on: digits of a mean far from 0.
+        above = targets - origin
+        mean = (total + np.cumsum(above) - above) / (rows + np.arange(len(targets)))
+        squares = sums + np.cumsum(np.stack([targets - predicted, above - mean], axis=1) ** 2, axis=0)
         while (mark := _next(noted[-1][0])) <= rows + len(targets):
             noted.append((mark, *squares[mark - rows - 1]))
-        rows, total, sums = rows + len(targets), total + float(targets.sum()), squares[-1]
-    if not rows:
-        raise InputError("there is no row to evaluate on.")
+        rows, total, sums = rows + len(targets), total + float(above.sum()), squares[-1]
+    if rows == left_out:
+        got = f"{rows} rows, all in the first block of {block}" if rows > 1 else f"{rows or 'no'} row"
+        raise InputError(
+            f"expected rows after the first block, before which nothing is known, got {got}. "
+            "Give more rows, or a smaller block."
+        )
     if noted[-1][0] < rows:
         noted.append((rows, *sums))
     table = np.array(noted)
-    all_rows, since = table[1:, 1:] / table[1:, :1], np.diff(table[:, 1:], axis=0) / np.diff(table[:, :1], axis=0)
+    counted = table[1:, :1] - left_out
+    all_rows, since = table[1:, 1:] / counted, np.diff(table[:, 1:], axis=0) / np.diff(table[:, :1], axis=0)
     return Evaluation([point for point, *_ in noted[1:]], *np.hstack([all_rows, since]).T.tolist())
 
 
@@ -124,29 +141,24 @@ def _next(rows: int) -> int:
     return next(scale * k for k in (1, 2, 5, 10) if scale * k > rows)
 
 
-def _predicted(tracker: Any, rows: Any, *, first: bool) -> Floats:
-    try:
-        return np.atleast_1d(np.asarray(tracker.predict(rows), np.float64))
-    except (ValueError, AttributeError) as error:
-        # scikit-learn's regressors predict nothing before their first rows; its NotFittedError is both of these.
-        if not first or not (isinstance(error, ValueError) and isinstance(error, AttributeError)):
-            raise
-        return np.zeros(rows.shape[0])
-
-
 def _blocks(X: Any, y: Any, block: int) -> Iterator[tuple[Any, Floats]]:
     """Pieces of at most `block` rows."""
     if y is None and (hasattr(X, "shape") or not isinstance(X, Iterable)):
         raise InputError("evaluate needs rows and targets: evaluate(tracker, X, y), or an iterable of blocks (X, y).")
     for number, pair in enumerate([(X, y)] if y is not None else X):
+        place = "" if y is not None else f"block {number}, "
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InputError(f"block {number}: expected a pair (X, y), got {type(pair).__name__}.")
-        rows = checked_csr(pair[0]) if sp.issparse(pair[0]) else as_numbers(pair[0], "X must be a matrix")
+        rows: Any = checked_csr(pair[0]) if sp.issparse(pair[0]) else as_numbers(pair[0], "X must be a matrix")
         targets = as_numbers(pair[1], "targets must be an array").astype(np.float64)
         if rows.ndim != 2 or targets.shape != (rows.shape[0],):
             shapes = f"{rows.shape} and {targets.shape}"
             raise InputError(f"expected rows (n, dim) and as many targets, got shapes {shapes}.")
         if not (finite := np.isfinite(targets)).all():
-            raise InputError(f"target {finite.argmin()} is not finite. Leave such rows out.")
+            raise InputError(f"{place}target {finite.argmin()} is not finite. Leave such rows out.")
+        bad = ~np.isfinite(rows.data if sp.issparse(rows) else rows)
+        if bad.any():
+            row = np.searchsorted(rows.indptr, bad.argmax(), "right") - 1 if sp.issparse(rows) else bad.any(1).argmax()
+            raise InputError(f"{place}row {row} of X: every number must be finite, got one that is not. Leave it out.")
         for begin in range(0, len(targets), block):
             yield rows[begin : begin + block], targets[begin : begin + block]

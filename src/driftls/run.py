@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,12 +16,21 @@ import numpy as np
 from driftls.errors import CorruptFileError, InputError, NewerFileError, storage_error
 from driftls.persistence import atomic
 
-__all__ = ["Run", "described", "interval"]
+__all__ = ["Leading", "Run", "described", "interval"]
 
 VERSION = 1
 WIDE = 110  # letters of a line
 NOTHING = "  no line counted"  # in place of a mean of none
 WORK = ("choose", "learn", "play")  # apart where rounds came from Python, together in a compiled loop
+
+
+class Leading(NamedTuple):
+    """The estimate that is valid for a run's log, with its 95% interval: reward a line."""
+
+    name: str
+    value: float
+    low: float
+    high: float
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +52,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
     def __repr__(self) -> str:
-        told = "".join(f", {name}={values[-1]:.6g}" for name, values in self.traces.items() if values)
+        ends = {name: values[-1] for name, values in self.traces.items() if values}
+        if self.biased and (lead := self.leading):
+            ends = {lead.name: lead.value, **{name: value for name, value in ends.items() if name != "ctr"}}
+        told = "".join(f", {name}={value:.6g}" for name, value in ends.items())
         return f"Run({self.policy!r}, {self.problem!r}, seed={self.seed}, rounds={self.rounds}{told})"
 
     def __str__(self) -> str:
@@ -51,24 +63,49 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         ended = ", interrupted" if self.partial else ""
         lines = [f"{self.policy} on {self.problem}, seed {self.seed}: {self.rounds:,} rounds{ended}"]
         leading = self.settings.get("leading")
+        none = self.biased and leading == "replay"  # it leads where nothing better is known
         for name, found in sorted(self.settings.get("estimates", {}).items(), key=lambda item: item[0] != leading):
-            mark = ", which is valid for this log" if name == leading else ""
+            mark = ", which is valid for this log" if name == leading and not none else ""
             told = f"{found['value']:>12.5g}  (95%: {found['low']:.5g} to {found['high']:.5g}){mark}"
             lines.append(f"  {name:<24}{told if _known(found['value']) else NOTHING}")
-        ended_at = {name.replace("_", " "): values[-1] for name, values in self.traces.items() if values}
-        lines += [f"  {name:<24}{f'{value:>12.6g}' if _known(value) else NOTHING}" for name, value in ended_at.items()]
-        for name in WORK:
-            if seconds := self.seconds.get(name, 0.0):
-                lines.append(f"  {name + ', µs a round':<24}{1e6 * seconds / max(self.rounds, 1):>12.3g}")
+        what = f"  (in 10,000 counted lines{', biased for this log' * self.biased})"
+        for name, value in ((name, values[-1]) for name, values in self.traces.items() if values):
+            told = f"{value:>12.6g}{what if leading and name == 'ctr' else ''}" if _known(value) else NOTHING
+            lines.append(f"  {name.replace('_', ' '):<24}{told}")
+        took = {name: self.seconds[name] for name in WORK if self.seconds.get(name)}
+        rounds = max(self.rounds, 1)
+        lines += [f"  {name + ', µs a round':<24}{1e6 * each / rounds:>12.3g}" for name, each in took.items()]
         warned = (f"Warning: {text}." for text in self.settings.get("warnings", ()))
         lines += chain.from_iterable(wrap(text, WIDE, initial_indent="  ", subsequent_indent="    ") for text in warned)
         return "\n".join(lines)
+
+    @property
+    def leading(self) -> Leading | None:
+        """Of a replay the estimate that leads; None of other runs."""
+        name, estimates = self.settings.get("leading"), self.settings.get("estimates")
+        if not isinstance(name, str) or not isinstance(estimates, dict):
+            return None
+        if not isinstance(found := estimates.get(name), dict):
+            return None
+        ends = (found.get(end) for end in ("value", "low", "high"))
+        return Leading(name, *(float("nan") if end is None else float(end) for end in ends))  # NaN is kept as null
+
+    @property
+    def biased(self) -> bool:
+        """Whether the trace `ctr`, of the lines that counted, is known to be biased for the log."""
+        leading, warnings = self.settings.get("leading", "replay"), self.settings.get("warnings", ())
+        return leading != "replay" or any("replay is biased" in str(text) for text in warnings)
 
     def last(self, trace: str) -> float:
         """The final value of a trace."""
         if not self.traces.get(trace):
             raise InputError(f"expected a trace of this run, {', '.join(self.traces)}, got {trace!r}.")
         return self.traces[trace][-1]
+
+    def end(self, trace: str) -> float:
+        """What a run is judged by: the final value; of a log's clicks (`ctr`) the estimate that leads, in 10,000."""
+        lead = self.leading if trace == "ctr" else None
+        return self.last(trace) if lead is None else 1e4 * lead.value
 
     @property
     def microseconds(self) -> float:

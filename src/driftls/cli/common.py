@@ -145,6 +145,7 @@ def tell_skipped(log: Log) -> None:
 # -- results on stdout -------------------------------------------------------------------------------------------------
 
 
+MOST_ROWS = 20  # of single runs below a leaderboard; the page has all
 LONG = 1000  # columns of what is no terminal: other programs want a line as one line
 
 
@@ -163,14 +164,24 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *notes: str,
 
 
 def print_boards(page: Page) -> None:
-    """The leaderboards of a page of runs: of all traces the one that decides, and no column without anything."""
+    """The leaderboards of a page of runs: of all traces the one that decides, and no column without anything.
+
+    Below, estimates of runs of a log with their intervals, and what is said of the runs, warnings above all.
+    """
+    from driftls.report.model import Table
+
     for section in page.sections:
         columns = list(zip(*section.items[0].cells()))
         head, *cells = zip(*(column for column in (*columns[:3], *columns[-4:]) if any(column[1:])))
         found = [f"{finding.question}: {finding.text}" for finding in section.findings] or [section.title]
         typer.echo(f"{found[0]}\n")
         print_table(head, cells, words=1 + ("knobs" in head))
-        typer.echo()
+        for item in section.items[1:]:
+            if isinstance(item, Table) and len(item.rows) <= MOST_ROWS:
+                typer.echo()
+                names, *rows = zip(*(column for column in zip(*item.cells()) if any(column[1:])))
+                print_table(names, rows, words=names.index("estimate") + 1)
+        typer.echo("".join(f"\n{text}" for text in section.text))
 
 
 def print_result(as_json: bool, result: Any, *lines: str) -> None:

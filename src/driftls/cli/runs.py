@@ -204,4 +204,5 @@ def report(
     files = stage.write(page, out, figures=figures)
     if not as_json:
         common.print_boards(page)
-    print_result(as_json, {"runs": len(paths), "files": files, **page.data()}, f"Next: open {out}")
+    notes = {section.name: list(section.text) for section in page.sections}  # warnings above all
+    print_result(as_json, {"runs": len(paths), "files": files, "notes": notes, **page.data()}, f"Next: open {out}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,9 @@ from driftls.cli.common import AsJson, app, print_result, telling, typer, whole
 
 if TYPE_CHECKING:
     from driftls.study import Plan
+
+FAILED = 3
+PLACES = re.compile(r"^the study cannot be run: |(?<=: )policies\[\d+\] with \{.*?\} on '[^']*': | - at `[^`]*`")
 
 
 @app.command()
@@ -86,19 +90,22 @@ def study(
     _studied(Plan.load(file), out, as_json, {"plan": file.name}, workers=workers, cluster=cluster, extend=extend)
 
 
-def _studied(plan: Plan, out: Path | None, as_json: bool, told: dict[str, str], **where: Any) -> None:
+def _studied(
+    plan: Plan, out: Path | None, as_json: bool, told: dict[str, str], title: str = "A study", **where: Any
+) -> None:
     """Run a study, write its report if there is a folder for it, and tell who leads."""
     from driftls import report
-    from driftls.report.runs import leaderboard
+    from driftls.report.runs import errors, leaderboard
     from driftls.study import run_study
 
     with telling() as tell, TemporaryDirectory() as folder:
         runs = run_study(plan, out or folder, progress=lambda stage, *n: tell(*n, stage), **where)
-    page = report.of_runs(runs, report.how(**told), "A study", f"{plan.split} ")
+    page = report.of_runs(runs, report.how(**told), title, f"{plan.split} ")
     if not as_json:
         common.print_boards(page)
     board = [one._asdict() for one in leaderboard(runs, plan.metrics[0])]
     result: dict[str, Any] = {"metric": plan.metrics[0], "runs": len(runs), "leaderboard": board}
+    result["errors"] = [{"error": error, "runs": count} for error, count in errors(runs).items()]
     note = f"{plan.split} Intervals are 95%; p (paired t-tests, times their number) is empty where runs are too few to tell."
     following = "Next: --out keeps the runs, and draws them."
     if out is not None:
@@ -106,11 +113,17 @@ def _studied(plan: Plan, out: Path | None, as_json: bool, told: dict[str, str], 
         report.write(page, out / "report.html")
         following = f"Next: open {out / 'report.html'}. All {len(runs)} runs are in {out / 'results.parquet'}."
     print_result(as_json, result, note, following)
+    if all(run.partial for run in runs):
+        why = "; ".join(f"{one['error'].rstrip('.')} (of {one['runs']} runs)" for one in result["errors"])
+        typer.echo(f"driftls: no run succeeded: {why}.", err=True)
+        raise typer.Exit(FAILED)
 
 
 @app.command(epilog=common.POLICIES)
 def simulate(
-    policy: Annotated[str, typer.Option(metavar="A,B,...", help="Names of policies, as below.")],
+    policy: Annotated[
+        list[str], typer.Option(metavar="A,B,...", help="Names of policies, as below; may be given again.")
+    ],
     kind: Annotated[
         Literal["fixed-arms", "churning-pool", "fresh-contexts"],
         typer.Option("--bandit", help="Where the arms come from."),
@@ -139,24 +152,27 @@ def simulate(
       driftls simulate --bandit fresh-contexts --dim 1000 --nnz 8 --policy linucb-auto,random --seeds 5 --json
       driftls simulate --bandit churning-pool --policy linucb-exact --kappa 0.6 --out churning
     """  # noqa: D301
+    from driftls.errors import SettingsError
     from driftls.policies.registry import SETTINGS
     from driftls.study import Plan
 
     bandit: dict[str, Any] = {"name": kind, "kind": kind, "dim": dim, "arms": arms, "rounds": rounds, "sigma": sigma}
     policies = []
-    for name in dict.fromkeys(name.strip() for name in policy.split(",")):
+    for name in dict.fromkeys(name.strip() for given in policy for name in given.rstrip(", ").split(",")):
         takes = kappa is not None and "kappa" in SETTINGS.get(name, ["kappa"])  # the paper's are not listed yet
         policies.append({"policy": name, "knobs": {"kappa": kappa} if takes else {}})
-    plan = Plan.parse(
-        {
-            "metrics": ["regret", "reward", "relative_tracking_error"],
-            "seeds": {"report": seeds, "first": seed},
-            "bandits": [{**bandit, "reward": reward, "nnz": nnz}],
-            "policies": policies,
-            "budget": seeds * len(policies),
-        }
-    )
-    _studied(plan, out, as_json, {}, workers=workers)
+    tables = {
+        "metrics": ["regret", "reward", "relative_tracking_error"],
+        "seeds": {"report": seeds, "first": seed},
+        "bandits": [{**bandit, "reward": reward, "nnz": nnz}],
+        "policies": policies,
+        "budget": seeds * len(policies),
+    }
+    try:
+        plan = Plan.parse(tables)
+    except SettingsError as error:  # which names places of a file that is not there
+        raise SettingsError(PLACES.sub("", str(error)).rstrip(".") + ".") from None
+    _studied(plan, out, as_json, {}, "Simulated bandits", workers=workers)
 
 
 @app.command()

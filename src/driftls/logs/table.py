@@ -103,7 +103,8 @@ class TableLog(Log):
         self._pool: list[int] | None = None
         if arms is None:  # a row with what is no id is broken
             seen = (_plain(row.get(shown)) for row in chain.from_iterable(self._pieces(1 << 15)))
-            self._pool = self._numbers(list(dict.fromkeys(filter(_is_id, seen))))
+            # in an order that does not tell which is shown next: where scores tie, the first arm is chosen
+            self._pool = self._numbers(sorted(set(filter(_is_id, seen)), key=lambda id: (isinstance(id, str), id)))
         elif not isinstance(arms, str):
             self._pool = self._numbers(arms)
             if not 0 < len(self._pool) == len(set(self._pool)):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite, isnan
 from typing import NamedTuple
 
@@ -14,7 +16,7 @@ from driftls.errors import InputError
 from driftls.report.model import Dot, Dots, Finding, Item, Line, Lines, Page, Section, Table, number, plus_minus
 from driftls.run import Run, interval
 
-__all__ = ["LARGER_IS_BETTER", "Standing", "leaderboard", "of_runs"]
+__all__ = ["LARGER_IS_BETTER", "Standing", "errors", "leaderboard", "of_runs"]
 
 # what can decide who leads
 LARGER_IS_BETTER = {"regret": False, "reward": True, "ctr": True, "relative_tracking_error": False}
@@ -64,11 +66,14 @@ def _grouped(runs: Iterable[Run], *, tuning: bool = False) -> Groups:
 
 
 def _ends(runs: Sequence[Run], trace: str) -> dict[str | int, float]:
-    """Where a trace ended: the mean for each seed of a bandit, or each day of a log, whose seeds are not independent."""
+    """Where a trace ended: the mean for each seed of a bandit, or each day of a log, whose seeds are not independent.
+
+    Of a log's clicks it is the estimate that is valid for the log: the trace has those of the lines that counted.
+    """
     found: dict[str | int, list[float]] = {}
     for run in runs:
         if run.traces.get(trace):
-            found.setdefault(run.settings.get("day") or run.seed, []).append(run.last(trace))
+            found.setdefault(run.settings.get("day") or run.seed, []).append(run.end(trace))
     return {unit: float(np.mean(values)) for unit, values in found.items()}
 
 
@@ -125,6 +130,11 @@ def of_runs(
     return Page(title, lead, sections, how or {})
 
 
+def errors(runs: Iterable[Run]) -> dict[str, int]:
+    """Why runs failed, and how many of them did so; the most frequent first."""
+    return dict(Counter(str(run.settings["error"]) for run in runs if run.settings.get("error")).most_common())
+
+
 def _section(rank: int, title: str, groups: dict[str, list[Run]], tuned: dict[str, list[Run]]) -> Section:
     runs = [run for own in groups.values() for run in own]
     traces = list(dict.fromkeys(trace for run in runs for trace in run.traces))
@@ -135,18 +145,29 @@ def _section(rank: int, title: str, groups: dict[str, list[Run]], tuned: dict[st
     for k, trace in enumerate(traces):  # what cannot be an id as it is gets a number, so that no two are alike
         name = f"{rank}-{trace if re.fullmatch(r'[a-z_]{1,40}', trace) else k}"
         figures.append(_over_rounds(name, trace, groups))
-    items: list[Item] = [_board(rank, board, traces, groups), *figures]
+        if trace == "ctr" and (by := _led(groups)):
+            biased = ", and biased for this log" if any(run.biased for run in runs) else ""
+            caption = f"Of the lines that counted{biased}. The tables have the estimate at the end, by {by}."
+            figures[-1] = replace(figures[-1], caption=caption)
+    told = _estimates(rank, groups)
+    items: list[Item] = [_board(rank, board, traces, groups), *told, *figures]
     caption = "Over all tuning runs with this value, whatever the other knobs; settings stopped early have fewer runs."
     for (policy, knob), values in _effects(tuned, metric).items():
         dots = [Dot(number(value), *interval(found)) for value, found in sorted(values.items())]
         items.append(Dots(f"{rank}-{len(items)}", f"{policy}: {knob}", caption, _word(metric), dots))
     unfinished = sum(run.partial for run in runs)
     text = [f"{unfinished} of these runs did not finish."] if unfinished else []
+    every = [*runs, *(run for own in tuned.values() for run in own)]
+    text += [f"{count} of {len(every)} runs failed: {error}" for error, count in errors(every).items()]
+    text += _warned(groups)
     findings = []
     if metric and not isnan(board[0].mean):  # else no run came to an end
         first, *others = board
         level = ", ".join(one.policy for one in others if not (one.told_apart or isnan(one.mean)))
-        found = f"{first.policy} has the best {_word(metric)}, {plus_minus(first.mean, first.half)}"
+        value, by = plus_minus(first.mean, first.half), _led(groups) if metric == "ctr" else ""
+        if by and not isfinite(first.half):  # of one run or day there is the interval of its estimate
+            value = _with_interval(groups[first.policy], first.mean)
+        found = f"{first.policy} has the best {_word(metric)}{f' by {by}' * bool(by)}, {value}"
         found += f"; not told apart from it: {level}." if level else "."
         findings.append(Finding(title, found, figures[0]))
     return Section(f"problem-{rank}", title, text, items, findings=findings)
@@ -161,12 +182,52 @@ def _board(rank: int, board: list[Standing], traces: list[str], groups: dict[str
         test = ["" if isnan(value) else number(value) for value in (one.p, one.microseconds)]
         runs = f"{one.runs - one.failed}/{one.runs}" if one.failed else str(one.runs)
         rows.append([one.policy, one.setting, *cells, gap, *test, runs])
-    head = ["policy", "knobs", *map(_word, traces), "to the first", "p", "µs a round", "runs"]
+    by = _led(groups)
+    words = [_word(trace) + f" ({by})" * (trace == "ctr" and bool(by)) for trace in traces]
+    head = ["policy", "knobs", *words, "to the first", "p", "µs a round", "runs"]
     note = (
         "Mean ± half of the 95% interval at the end. Differences and t-tests are paired by seed or day; p is multiplied "
         "by the number of tests. The first is first on these very runs, so differences to it lean towards being too large."
     )
     return Table(f"{rank}-board", "Leaderboard", head, rows, note)
+
+
+def _led(groups: Mapping[str, Sequence[Run]]) -> str:
+    """Which estimate leads in these runs; nothing, if they are not of a log."""
+    return " or ".join(sorted({run.leading.name for runs in groups.values() for run in runs if run.leading}))
+
+
+def _with_interval(runs: Sequence[Run], value: float) -> str:
+    """A value with the interval of the estimate, where there is one run of it."""
+    lead = runs[0].leading
+    if len(runs) > 1 or lead is None or isnan(lead.low):
+        return number(value)
+    return f"{number(value)} (95%: {number(1e4 * lead.low)} to {number(1e4 * lead.high)})"
+
+
+def _estimates(rank: int, groups: Mapping[str, Sequence[Run]]) -> list[Table]:
+    """Of each run of a log the estimate that leads, with its interval; no table, if there are none."""
+    rows = []
+    for name, runs in groups.items():
+        for run in runs:
+            if (lead := run.leading) is not None:
+                value, low, high = (number(1e4 * end) for end in lead[1:])
+                day, lines = str(run.settings.get("day") or ""), f"{run.settings.get('evaluations', 0):,}"
+                rows.append([name, day, str(run.seed), lead.name, value, f"{low} to {high}", lines])
+    head = ["policy", "day", "seed", "estimate", "clicks in 10,000", "95% interval", "counted"]
+    note = "The estimate of each run that is valid for its log; its interval is over the log's lines."
+    return [Table(f"{rank}-estimates", "Estimates", head, rows, note)] if rows else []
+
+
+def _warned(groups: Mapping[str, Sequence[Run]]) -> list[str]:
+    """What the runs warn of, each once, with the policies where not all of them do."""
+    found: dict[str, dict[str, None]] = {}
+    for name, runs in groups.items():
+        for run in runs:
+            for text in run.settings.get("warnings", ()):
+                found.setdefault(str(text), {})[name] = None
+    of = {text: "" if len(names) == len(groups) else f" ({', '.join(names)})" for text, names in found.items()}
+    return [f"Warning: {text}{names}." for text, names in of.items()]
 
 
 def _over_rounds(name: str, trace: str, groups: Mapping[str, Sequence[Run]]) -> Lines:
@@ -189,7 +250,7 @@ def _effects(tuned: dict[str, list[Run]], metric: str) -> dict[tuple[str, str], 
     found: dict[tuple[str, str], dict[float, list[float]]] = {}
     for run in (run for runs in tuned.values() for run in runs if not run.partial and run.traces.get(metric)):
         for knob, value in run.settings["knobs"].items():
-            found.setdefault((run.policy, knob), {}).setdefault(value, []).append(run.last(metric))
+            found.setdefault((run.policy, knob), {}).setdefault(value, []).append(run.end(metric))
     return {names: values for names, values in found.items() if len(values) > 1}
 
 

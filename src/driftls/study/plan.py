@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable
 from itertools import product
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from msgspec import Meta, Struct
 from driftls.environments import ChurningPool, FixedArms, FreshContexts, Pool
 from driftls.errors import DriftlsError, SettingsError
 from driftls.features import FeatureMap, UserOnly, from_header
+from driftls.logs import read
 from driftls.policies import Policy, SharedPolicy
 from driftls.policies.registry import SETTINGS, as_disjoint, make
 
@@ -27,8 +29,17 @@ KINDS: dict[str, Callable[..., Pool]] = {
     "churning-pool": ChurningPool,
     "fresh-contexts": FreshContexts,
 }
+TABLES = (".csv", ".json", ".jsonl", ".ndjson")
 MOST_ENTRIES = 10**8  # of the arms of a bandit: 0.8 GB
 ROUNDING = 1e-9  # 0.1**-2 is a little more than 100
+
+Metric = Literal["regret", "reward", "ctr", "relative_tracking_error"]
+Kind = Literal["fixed-arms", "churning-pool", "fresh-contexts"]
+Noise = Literal["gaussian", "bounded", "bernoulli"]
+Scale = Literal["linear", "log"]
+Method = Literal["grid", "random"]
+NAMES = {"metrics": Metric, "kind": Kind, "reward": Noise, "scale": Scale, "method": Method}  # by the key
+UNKNOWN = re.compile(r"Invalid enum value .* - at `.*?(\w+)(\[\d*\])?`")
 
 Whole = Annotated[int, Meta(ge=1)]
 Seed = Annotated[int, Meta(ge=0)]
@@ -45,7 +56,7 @@ class Range(Strict, frozen=True):
 
     low: float
     high: float
-    scale: Literal["linear", "log"] = "linear"
+    scale: Scale = "linear"
     points: Annotated[int, Meta(ge=2)] = 5
 
     def __post_init__(self) -> None:
@@ -83,7 +94,7 @@ class Search(Strict, frozen=True):
     so the order in which they finish does not matter; runs of earlier rungs are used again.
     """
 
-    method: Literal["grid", "random"] = "grid"
+    method: Method = "grid"
     draws: Whole = 16
     keep: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.5
     seed: Seed = 0
@@ -106,12 +117,12 @@ class Bandit(Strict, frozen=True):
     """A simulated bandit; every seed is another one."""
 
     name: Name
-    kind: Literal["fixed-arms", "churning-pool", "fresh-contexts"]
+    kind: Kind
     dim: Whole
     rounds: Whole
     arms: Whole = 20
     sigma: float = 0.3
-    reward: Literal["gaussian", "bounded", "bernoulli"] = "gaussian"
+    reward: Noise = "gaussian"
     nnz: Whole | None = None
     every: Whole | None = None
 
@@ -175,6 +186,27 @@ class Log(Strict, frozen=True):
                 raise SettingsError(f"the study cannot be run: logs, {self.name!r}: {day} does not exist.")
         return msgspec.structs.replace(self, **days)
 
+    def check(self, *, truth: bool) -> None:
+        """Refuse days that cannot be read, and those without the truth if it is needed: every run of them would fail."""
+        for day in dict.fromkeys((*self.tune, *self.report)):
+            wrong = ""
+            try:
+                first = next(read(day).blocks(1), None)
+                if first is None:
+                    wrong = f"{day}: expected lines to replay, got none. Leave it out."
+                elif truth and first.truth is None:
+                    known = "a column of Parquet, as `driftls synth --out day.parquet` has it"
+                    other = 'Take "ctr" or "reward" among the metrics'
+                    wrong = f"{day}: regret needs a log with the truth ({known}), got one without. {other}."
+            except DriftlsError as error:
+                wrong = str(error)
+                if Path(day.removesuffix(".gz")).suffix in TABLES:
+                    wrong = (
+                        f"{day}: a study reads logs of Yahoo and Parquet, got a table. Replay it by `driftls replay`."
+                    )
+            if wrong:
+                raise SettingsError(f"the study cannot be run: logs, {self.name!r}: {wrong}")
+
 
 Problem = Bandit | Log
 
@@ -226,7 +258,7 @@ def _drawn(of: Choice, share: float) -> float:
 class Plan(Strict, frozen=True):
     """A study: what is in the file; docs/study.md lists its keys, and `run_study` has an example."""
 
-    metrics: Annotated[list[Literal["regret", "reward", "ctr", "relative_tracking_error"]], Meta(min_length=1)]
+    metrics: Annotated[list[Metric], Meta(min_length=1)]
     seeds: Seeds
     policies: Annotated[list[PolicySpec], Meta(min_length=1)]
     bandits: list[Bandit] = []
@@ -240,8 +272,14 @@ class Plan(Strict, frozen=True):
         try:
             plan = msgspec.convert(tomllib.loads(text) if isinstance(text, str) else text, Plan)
         except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
-            raise SettingsError(f"the study cannot be run: {str(error).rstrip('.')}.") from None
-        return msgspec.structs.replace(plan, logs=[log.found(Path(folder)) for log in plan.logs])
+            told = str(error).rstrip(".")
+            if (found := UNKNOWN.search(told)) and found[1] in NAMES:
+                told += f": expected one of {', '.join(get_args(NAMES[found[1]]))}"
+            raise SettingsError(f"the study cannot be run: {told}.") from None
+        plan = msgspec.structs.replace(plan, logs=[log.found(Path(folder)) for log in plan.logs])
+        for log in plan.logs:
+            log.check(truth="regret" in plan.metrics)
+        return plan
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
@@ -288,11 +326,14 @@ class Plan(Strict, frozen=True):
     @property
     def split(self) -> str:
         """What was tuned where and how, in words."""
-        parts = [f"Seeds: {self.seeds.tune} to tune knobs on, {self.seeds.report} others to report."]
+        if not (tuned := any(len(spec.settings(self.search, k)) > 1 for k, spec in enumerate(self.policies))):
+            parts = [f"Seeds: {self.seeds.report}; nothing was tuned."]
+        else:
+            parts = [f"Seeds: {self.seeds.tune} to tune knobs on, {self.seeds.report} others to report."]
         for log in self.logs:
             tune, report = (", ".join(Path(day).name for day in days) for days in (log.tune, log.report))
-            parts.append(f"{log.name}: tuned on {tune or 'no day'}, reported on {report}.")
-        if self.seeds.tune:
+            parts.append(f"{log.name}: {f'tuned on {tune}, ' if tuned and tune else ''}reported on {report}.")
+        if tuned:
             how = f"Settings by {self.search.method} search; after each rung the best {self.search.keep:.0%}"
             parts.append(f"{how} by {self.metrics[0].replace('_', ' ')} went on to more seeds or days.")
         return " ".join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -15,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from driftls.errors import DriftlsError, missing_extra
+from driftls.errors import DriftlsError, LearningWarning, missing_extra
 from driftls.log_replay import METRICS, replay
 from driftls.parallel import cached_map, claim_folder, file_digest, key_of
 from driftls.persistence import atomic
@@ -59,11 +60,16 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 def execute(task: Task) -> Run:
-    """Carry out a task; a setting that fails gives a partial run that says why."""
-    if (task.policy, task.problem.name) not in _WARMED:  # two rounds first: no time of a run includes compiling
-        _WARMED.add((task.policy, task.problem.name))
-        _played(task, 2)
-    return _played(task, None)
+    """Carry out a task; a setting that fails gives a partial run that says why.
+
+    That a tracker learns slowly is not said: policies are compared, and what that costs one of them is in its result.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LearningWarning)
+        if (task.policy, task.problem.name) not in _WARMED:  # two rounds first: no time of a run includes compiling
+            _WARMED.add((task.policy, task.problem.name))
+            _played(task, 2)
+        return _played(task, None)
 
 
 def _played(task: Task, rounds: int | None) -> Run:
@@ -159,7 +165,8 @@ def run_study(
         rungs = plan.search.rungs(len(left), len(units(problem, "tune", plan.seeds))) if len(left) > 1 else []
         for rung, (_, many) in enumerate(rungs, 1):
             runs = finish(f"tune {spec.label}", tasks("tune", problem, spec, left, many))
-            ends = [np.nan if run.partial else [np.nan, *run.traces[plan.metrics[0]]][-1] for run in runs]
+            metric = plan.metrics[0]
+            ends = [run.end(metric) if run.traces.get(metric) and not run.partial else np.nan for run in runs]
             means = np.reshape(ends, (len(left), -1)).mean(axis=1)
             count = rungs[rung][0] if rung < len(rungs) else 1  # after the last, the best alone
             left = [left[place] for place in best(means, count, larger=LARGER_IS_BETTER[plan.metrics[0]])]
