@@ -326,3 +326,9 @@ def test_a_log_of_many_arms_that_showed_uniformly_counts_what_chance_does():
     run = replay(DisjointLinUCB(features=Features(64), seed=0), log)
     assert 30 <= run.settings["evaluations"] < 120  # fewer than 1%, as many as there can be
     assert not run.settings["warnings"]
+
+
+def test_arms_that_are_not_named_do_not_tell_which_is_shown_next():
+    rows = [{"offer": offer, "click": 0} for offer in ("c", "a", "d", "b", 2, 1)]
+    log = read_table(rows, shown="offer", reward="click")
+    assert [item["id"] for item in log.items] == [1, 2, "a", "b", "c", "d"]
