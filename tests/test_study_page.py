@@ -73,6 +73,10 @@ def test_the_command_writes_results_and_a_report(tmp_path):
     assert told["leaderboard"][0]["p"] is None
     assert (tmp_path / told["results"]).exists()
     assert "Leaderboard" in (tmp_path / told["report"]).read_text()
+    for folder in ("study", "study/runs"):  # runs that tuned knobs are not to be pooled with the others
+        refused = driftls("report", str(tmp_path / folder), "--out", str(tmp_path / "r.html"))
+        assert (refused.returncode, refused.stdout) == (3, "")
+        assert "got those of a study, which has a page of its own" in refused.stderr
 
 
 def test_a_study_of_which_every_run_fails_says_why_and_exits_with_3(tmp_path, monkeypatch):

@@ -197,6 +197,9 @@ def report(
     from driftls.errors import InputError
     from driftls.run import Run
 
+    for path in runs:
+        if any((folder / "results.parquet").exists() for folder in (path, path.parent)):  # runs to tune knobs, too
+            raise InputError(f"{path}: expected runs, got those of a study, which has a page of its own: report.html.")
     paths = [file for path in runs for file in (sorted(path.rglob("*.json")) if path.is_dir() else [path])]
     if not paths:
         raise InputError(f"{runs[0]}: expected runs, but the folder holds no JSON file. Pass what `--out` wrote.")
