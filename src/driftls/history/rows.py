@@ -125,16 +125,16 @@ class History:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def _packed(self) -> tuple[NDArray[np.int64], Array, Array]:
-        """Starts, indices and values of the held rows, slot after slot, without gaps."""
-        held, arrays = len(self), self.arrays
-        lengths = arrays["stop"][:held] - arrays["start"][:held]
+    def _packed(self, first: int = 0) -> tuple[NDArray[np.int64], Array, Array]:
+        """Starts, indices and values of the held rows from slot `first` on, slot after slot, without gaps."""
+        held, arrays = slice(first, len(self)), self.arrays
+        lengths = arrays["stop"][held] - arrays["start"][held]
         start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        where = np.repeat(arrays["start"][:held] - start[:-1], lengths) + np.arange(start[-1])
+        where = np.repeat(arrays["start"][held] - start[:-1], lengths) + np.arange(start[-1])
         return start, arrays["indices"][where], arrays["values"][where]
 
-    def matrix(self, first: int = 0) -> tuple[Any, NDArray[np.float64]]:
-        """X (an array, or CSR) and y of the held rows from slot `first` on, copied."""
+    def matrix(self, first: int = 0, *, copy: bool = True) -> tuple[Any, NDArray[np.float64]]:
+        """X (an array, or CSR) and y of the held rows from slot `first` on, copied; or dense rows as they lie there."""
         held = len(self)
         if self.closed and held:
             raise SettingsError(CLOSED)
@@ -142,9 +142,9 @@ class History:
             return np.empty((0, self.dim)), np.empty(0)
         y = np.array(self.arrays["y"][first:held])
         if not self.sparse:
-            return np.array(self.arrays["values"][first:held]), y
-        start, index, value = self._packed()
-        return sp.csr_array((value, index, start), shape=(held, self.dim))[first:], y
+            return np.array(self.arrays["values"][first:held], copy=copy), y
+        start, index, value = self._packed(first)
+        return sp.csr_array((value, index, start), shape=(len(y), self.dim)), y
 
     def change_units(self, change: Change) -> None:
         """Rewrite the held rows in new units."""

@@ -68,7 +68,7 @@ def look(tracker: Machine, error2: float, baseline2: float) -> tuple[str, bool]:
         raw = not (tracker.scale and tracker.intercept)
         remedy = "Build it with scale=True, intercept=True" if raw else "Use SAGA: features overlap"
         return f"worse than predicting the mean. {remedy}", True
-    X, y = history.matrix(max(0, len(history) - SAMPLE))
+    X, y = history.matrix(max(0, len(history) - SAMPLE), copy=False)
     share, sizes = possible(X, y)
     if share > 1.0 and not tracker.intercept and y.mean() ** 2 > MARGIN * y.var():
         told = "predicting the mean is better than any model without an intercept"
@@ -88,12 +88,16 @@ def possible(X: Any, y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]
 
     With features in units of their size, and in O(nnz) a step, whatever the tracker's scheme is.
     """
-    squares = X * X if isinstance(X, np.ndarray) else X.multiply(X)
-    sizes = np.sqrt(squares.sum(axis=0) / len(y))
-    used = np.flatnonzero(sizes)
-    X, units = X[:, used], sizes[used]
-    X = X / units if isinstance(X, np.ndarray) else type(X)((X.data / units[X.indices], X.indices, X.indptr), X.shape)
-    theta = solved(X[0::2], y[0::2])
+    if isinstance(X, np.ndarray):  # half of it is copied, once: to ask for memory takes longer than to solve
+        sizes = np.sqrt(np.einsum("ij,ij->j", X, X) / len(y))
+        units = np.where(sizes > 0.0, sizes, 1.0)
+        theta = solved(X[0::2] / units, y[0::2]) / units
+    else:
+        sizes = np.sqrt(X.multiply(X).sum(axis=0) / len(y))
+        used = np.flatnonzero(sizes)
+        X, units = X[:, used], sizes[used]
+        X = type(X)((X.data / units[X.indices], X.indices, X.indptr), X.shape)
+        theta = solved(X[0::2], y[0::2])
     left, around = y[1::2] - times(X[1::2], theta), y[1::2] - y[0::2].mean()
     total = product(around, around)
     return product(left, left) / total if total > 0.0 else 1.0, sizes
