@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from driftls.history import Window
 from driftls.policies import DisjointLinUCB
@@ -119,3 +120,13 @@ def test_a_large_weight_is_no_growth_that_asks_for_a_look():
     for x in rng.normal(size=(600, DIM)) * spread:
         policy.choose(x, ids=list(range(ARMS)))
     assert len(looks) <= 1
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
+def test_freedom_needs_neither_an_intercept_nor_a_feature_that_was_seen(layout):
+    rng = np.random.default_rng(0)
+    for intercept, size in ((False, 1.0), (True, 0.0)):
+        policy = DisjointLinUCB(DIM, tracker=SAGA(DIM, intercept=intercept, seed=0), seed=0)
+        users = layout(size * rng.normal(size=(200, DIM)))
+        policy.play(users, rng.normal(size=(200, 2)), ids=["a", "b"])
+        assert np.isfinite(policy.scores(users[:1], ids=["a", "b"])).all()

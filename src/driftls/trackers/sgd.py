@@ -305,10 +305,10 @@ class _TableTracker(StochasticTracker):
         with self.lock, self._scratch() as scratch:
             size = scratch.shape[1]
             features = self.frame.arrays["features"][:size] if self.sparse else np.arange(size)
-            at = np.minimum(np.searchsorted(known, features), max(known.size - 1, 0)) if listed else features
-            seen = known[at] == features if listed else features < self.dim
+            at = np.searchsorted(known, features) if listed else features
+            seen = np.isin(features, known) if listed else features < self.dim
             if not self.sparse:
-                seen[:-1] &= self.units.arrays["count"] > 0.0
+                seen[: self.dim] &= self.units.arrays["count"] > 0.0
             scratch[1] = np.where(seen, np.random.default_rng(len(self)).integers(0, 2, size) * 2.0 - 1.0, 0.0)
             cg.trace(self.frame, 2 * SWEEPS, len(self.history))
             found[at[seen]] = 1.0 - self.frame["ridge"] * (scratch[0] * scratch[4])[seen]
